@@ -19,30 +19,30 @@ import (
 // last writer's or, if a writer among them was downgraded, that writer's.
 type RWMutex struct {
 	rwMutexHandle
-	options option.Set
+	read, write *engine.Target
+	options     option.Set
 }
 
 // RWMutex returns the lock of that name, which any number of readers or one writer has at a time. Its options are those of
 // both sides.
 func (c *Client) RWMutex(name string, opts ...RWMutexOption) *RWMutex {
 	o := option.Resolve(c.queued, opts)
-	return &RWMutex{printable.NewHandle(c.e().RWMutex(name, o.Given...)), option.Set{Wait: o.Wait}}
+	read, write := c.e().Sides(name, o.Given)
+	return &RWMutex{printable.Name("holdfast.RWMutex", read), read, write, option.Set{Wait: o.Wait}}
 }
 
-type rwMutexHandle = printable.Handle[*engine.RWMutex]
-
-func (rw *RWMutex) e() *engine.RWMutex { return printable.Of(rw.rwMutexHandle) }
+type rwMutexHandle = printable.Handle[printable.Named]
 
 // Reader returns the lock that readers acquire, with further options.
 func (rw *RWMutex) Reader(opts ...RWMutexOption) *Lock {
 	o := option.Resolve(rw.options, opts)
-	return newLock(rw.e().Reader(o.Given...), o.Wait)
+	return newLock(rw.read.With(o.Given...), o.Wait)
 }
 
 // Writer returns the lock that writers acquire, with further options.
 func (rw *RWMutex) Writer(opts ...RWMutexOption) *Lock {
 	o := option.Resolve(rw.options, opts)
-	return newLock(rw.e().Writer(o.Given...), o.Wait)
+	return newLock(rw.write.With(o.Given...), o.Wait)
 }
 
 // Downgrade makes a writer's lease a reader's, with the same fence and without a gap: no other writer comes between, and
@@ -53,7 +53,7 @@ func (rw *RWMutex) Writer(opts ...RWMutexOption) *Lock {
 // The reader's lease has the options of rw.Reader(), the writer's identity, and the bounds of both: MaxHold counts from the
 // writer's grant, and MaxRenewals goes on counting.
 func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error) {
-	lease, err := newLease(rw.e().Downgrade(ctx, writer.e()))
+	lease, err := newLease(engine.Downgrade(ctx, writer.e(), rw.write, rw.read))
 	return lease, writer.leave(err)
 }
 
@@ -63,12 +63,12 @@ func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error)
 // for example because ctx had ended. After success, and after any other error, it is over. Options and bounds are as after
 // Downgrade, with those of rw.Writer().
 func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error) {
-	lease, err := newLease(rw.e().TryUpgrade(ctx, reader.e()))
+	lease, err := newLease(engine.TryUpgrade(ctx, reader.e(), rw.read, rw.write))
 	return lease, reader.leave(err)
 }
 
 // Name returns the lock's name.
-func (rw *RWMutex) Name() string { return rw.e().Reader().Name() }
+func (rw *RWMutex) Name() string { return rw.read.Name() }
 
 // Status says who holds the lock, readers and writers, and who waits for it. It changes nothing.
-func (rw *RWMutex) Status(ctx context.Context) (Status, error) { return statusOf(ctx, rw.e().Reader()) }
+func (rw *RWMutex) Status(ctx context.Context) (Status, error) { return statusOf(ctx, rw.read) }

@@ -2,8 +2,10 @@ package holdfast
 
 import (
 	"context"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
@@ -13,6 +15,7 @@ import (
 // come back after its TTL.
 type Semaphore struct {
 	semaphoreHandle
+	lock    *engine.Target // for one permit
 	options option.Set
 }
 
@@ -21,29 +24,28 @@ type Semaphore struct {
 // new programs run beside each other, Resize to the new one first.
 func (c *Client) Semaphore(name string, permits int, opts ...SemaphoreOption) *Semaphore {
 	o := option.Resolve(c.queued, opts)
-	return &Semaphore{printable.NewHandle(c.e().Semaphore(name, permits, o.Given...)), option.Set{Wait: o.Wait}}
+	lock := c.e().Limited(&kind.Semaphore, name, permits, o.Given)
+	return &Semaphore{printable.Name("holdfast.Semaphore", lock), lock, option.Set{Wait: o.Wait}}
 }
 
-type semaphoreHandle = printable.Handle[*engine.Semaphore]
-
-func (s *Semaphore) e() *engine.Semaphore { return printable.Of(s.semaphoreHandle) }
+type semaphoreHandle = printable.Handle[printable.Named]
 
 // Permits returns the lock that takes n permits at once, with further options. An n below 1 is ErrInvalid; one above the
 // number of permits is ErrMismatch, which only the server can tell, since Resize may have changed the number.
 func (s *Semaphore) Permits(n int, opts ...SemaphoreOption) *Lock {
 	o := option.Resolve(s.options, opts)
-	return newLock(s.e().Permits(n, o.Given...), o.Wait)
+	return newLock(s.lock.With(slices.Concat(o.Given, []kind.Option{kind.Weight(n)})...), o.Wait)
 }
 
 // Resize sets the number of permits for good, whatever clients say, at most 1,000,000; 0 gives the choice back to them. Nobody
 // loses a permit: where more are held than there are now, none is granted until enough have been given back. Waiters that want
 // more than there are get ErrMismatch. After ErrAmbiguous it may have been done or not; calling it again does no harm.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
-	return leave(s.e().Resize(ctx, permits))
+	return leave(s.lock.Resize(ctx, permits))
 }
 
 // Name returns the semaphore's name.
-func (s *Semaphore) Name() string { return s.e().Lock().Name() }
+func (s *Semaphore) Name() string { return s.lock.Name() }
 
 // Status says who holds permits and who waits for them. It changes nothing.
-func (s *Semaphore) Status(ctx context.Context) (Status, error) { return statusOf(ctx, s.e().Lock()) }
+func (s *Semaphore) Status(ctx context.Context) (Status, error) { return statusOf(ctx, s.lock) }

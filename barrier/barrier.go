@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/printable"
@@ -36,7 +37,7 @@ type Option interface{ option.Barrier }
 // must give the same number; others get holdfast.ErrMismatch. New sends nothing.
 func New(locks *holdfast.Client, name string, parties int, opts ...Option) *Barrier {
 	c := access.Client(locks)
-	lock := c.Engine.Barrier(name, parties, option.Resolve(option.Set{Given: c.Durable}, opts).Given...)
+	lock := c.Engine.Limited(&kind.Barrier, name, parties, option.Resolve(option.Set{Given: c.Durable}, opts).Given)
 	return &Barrier{printable.Name("barrier.Barrier", lock), lock}
 }
 
@@ -226,7 +227,7 @@ func (p *Party) withdraw(number uint64) {
 			select {
 			case <-time.After(schedule.Jitter(pause, 20)):
 			case <-lease.Context().Done():
-			case <-l.Closing():
+			case <-l.Of.Closing:
 				return
 			}
 		}

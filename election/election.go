@@ -21,7 +21,7 @@ import (
 type Election struct {
 	handle
 	lock *holdfast.Lock
-	on   engine.Electorate
+	on   *engine.Electorate
 }
 
 type handle = printable.Handle[printable.Named]
@@ -31,8 +31,8 @@ type handle = printable.Handle[printable.Named]
 // holdfast.ErrInvalid. The leader's lease has the options of the lock, except Wait: candidates wait until their contexts end. New sends
 // nothing.
 func New(lock *holdfast.Lock) *Election {
-	on := access.Lock(lock).(engine.Electoral).AsElection()
-	own := access.NewLock(on, 0).(*holdfast.Lock)
+	on := access.Lock(lock).AsElection()
+	own := access.NewLock(on.Lock, 0).(*holdfast.Lock)
 	return &Election{printable.Name("election.Election", own), own, on}
 }
 
@@ -120,7 +120,7 @@ func (e *Election) pause(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-e.on.Closing():
+	case <-e.on.Client.Closing:
 		return holdfast.ErrClosed
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
@@ -34,7 +35,7 @@ type Option interface{ option.Latch }
 // give the same number; others get holdfast.ErrMismatch. New sends nothing.
 func New(locks *holdfast.Client, name string, parties int, opts ...Option) *Latch {
 	c := access.Client(locks)
-	lock := c.Engine.Latch(name, parties, option.Resolve(option.Set{Given: c.Durable}, opts).Given...)
+	lock := c.Engine.Limited(&kind.Latch, name, parties, option.Resolve(option.Set{Given: c.Durable}, opts).Given)
 	return &Latch{printable.Name("latch.Latch", lock), lock}
 }
 

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -26,12 +25,11 @@ type acquirer struct {
 	attempt             *attempt // nil between attempts
 	sub                 *notify.Listener
 	overheard           []*notify.Listener // on Redisson's channels; nil until a client of Redisson has held the lock
-	wakeups             chan struct{}      // holds an item if the wait queue or a subscription has changed
+	wakeups             wakeups            // when the wait queue or a subscription has changed
 	subscriptionUnknown bool               // at the last check the server did not have the subscription
 	polls               int                // polls answered in a row while no subscription was confirmed
 	pollingSince        time.Time          // when polling began; zero if the server had the subscription at the last check
 	began               time.Time          // when the attempt began; if it took another's place, when that one did
-	ownerJoined         atomic.Bool        // another goroutine has begun to wait for an owner's lock
 
 	// answered reports that the server has answered a request for this queue: later failures may pass.
 	answered bool
@@ -40,8 +38,9 @@ type acquirer struct {
 	standing *standing
 	// leaving ends the departure that began when the last waiter left; it is nil if there is none. Guarded by queue.mu.
 	leaving func()
-	// lastLook is closed once the server has been asked again for a waiter whose time is up. When a request is sent, lastLook moves to
-	// looking, which is closed when the request has ended. Both may be nil; guarded by queue.mu.
+	// lastLook is closed once the server has been asked again for a waiter: one whose time is up, or one that joins others for an owner's
+	// lock, which its owner may hold by now. When a request is sent, lastLook moves to looking, which is closed when the request has ended.
+	// Both may be nil; guarded by queue.mu.
 	lastLook, looking chan struct{}
 }
 
@@ -72,28 +71,22 @@ const maxSleepRedisson = time.Second
 // startAcquirer starts an acquirer unless one is running. If a is not nil, it is queued already, and the acquirer begins with it. answered
 // reports that the server has answered a request for this queue. The caller holds wq.mu.
 func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
-	if wq.acquirer() != nil {
+	if wq.contention.acquirer != nil {
 		return
 	}
-	acq := &acquirer{queue: wq, attempt: a, wakeups: make(chan struct{}, 1), began: time.Now(), answered: answered}
+	acq := &acquirer{queue: wq, attempt: a, wakeups: make(wakeups, 1), began: time.Now(), answered: answered}
 	wq.needContention().acquirer = acq
 	wq.ref()
 	wq.l.c.Tasks.Run(acq.run)
 }
 
-// wake tells the acquirer that the wait queue or a subscription has changed.
-func (acq *acquirer) wake() {
-	select {
-	case acq.wakeups <- struct{}{}:
-	default:
-	}
-}
+// wakeups holds an item if whoever waits for it has a reason to look again.
+type wakeups chan struct{}
 
-// join tells the acquirer that another goroutine waits for l.
-func (acq *acquirer) join(l *Target) {
-	if l.Set.Kind.ByOwner {
-		acq.ownerJoined.Store(true)
-		acq.wake()
+func (w wakeups) wake() {
+	select {
+	case w <- struct{}{}:
+	default:
 	}
 }
 
@@ -116,14 +109,13 @@ func (acq *acquirer) run() {
 			continue
 		}
 		if acq.sub == nil {
-			acq.sub = acq.queue.l.c.notifier.Hear(acq.queue.l.c.channelOf(l), acq.queue.l.c.notified, acq.wake)
+			acq.sub = acq.queue.l.c.notifier.Hear(acq.queue.l.c.channelOf(l), acq.queue.l.c.notified, acq.wakeups.wake)
 			defer acq.sub.Leave()
 		}
 		if a := acq.attempt; a != nil && !a.l.interchangeable(l) {
 			acq.renewAttempt(l)
 		} else if a == nil {
-			acq.attempt = l.newAttempt()
-			acq.listen()
+			acq.begin(l)
 			acq.began = time.Now()
 		}
 		switch h := acq.step(); {
@@ -170,14 +162,13 @@ func (acq *acquirer) next() *Target {
 // then: if it left first, the next process would move up.
 func (acq *acquirer) renewAttempt(l *Target) {
 	old := acq.attempt
-	acq.attempt = l.newAttempt()
-	acq.listen()
-	acq.attempt.score = old.score
-	acq.attempt.predecessor = old
+	acq.begin(l)
+	acq.attempt.score, acq.attempt.predecessor = old.score, old
 }
 
-// listen lets the attempt be queued and notified.
-func (acq *acquirer) listen() {
+// begin begins an attempt that can be queued and notified.
+func (acq *acquirer) begin(l *Target) {
+	acq.attempt = l.newAttempt()
 	acq.attempt.listen(acq.sub.Channel())
 }
 
@@ -281,7 +272,7 @@ func (acq *acquirer) step() *hold {
 		acq.subscriptionUnknown, acq.pollingSince = false, time.Time{}
 		acq.sub.Heard()
 		if place.Foreign && place.Rank == 1 && acq.overheard == nil {
-			acq.overheard = acq.queue.l.c.overhear(a.l, acq.wake)
+			acq.overheard = acq.queue.l.c.overhear(a.l, acq.wakeups.wake)
 		}
 		return acq.sleep(a, place)
 	}
@@ -371,10 +362,13 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 		case <-timer.C:
 			return nil
 		case <-acq.wakeups:
-			// Stop sleeping if messages may have been missed, if another goroutine waits for an owner's lock (its owner may hold it by
-			// now), or if the first waiter wants something else, or one last look.
+			acq.queue.mu.Lock()
+			head := acq.queue.head()
+			changed := head == nil || !head.l.interchangeable(a.l) || acq.lastLook != nil
+			acq.queue.mu.Unlock()
+			// Stop sleeping if messages may have been missed, or if the first waiter wants something else, or some waiter another look.
 			// mutants: subscription-cut
-			if acq.sub.HasMissed() || acq.ownerJoined.Swap(false) || !acq.sleepsFor(a) {
+			if acq.sub.HasMissed() || changed {
 				return nil
 			}
 			// Messages on Redisson's channels matter only while a client of Redisson has the lock: Holdfast's clients announce their
@@ -386,14 +380,6 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 			return nil
 		}
 	}
-}
-
-// sleepsFor reports whether the first waiter wants the lease that a is for, and no waiter has asked for a last look.
-func (acq *acquirer) sleepsFor(a *attempt) bool {
-	acq.queue.mu.Lock()
-	defer acq.queue.mu.Unlock()
-	head := acq.queue.head()
-	return head != nil && head.l.interchangeable(a.l) && acq.lastLook == nil
 }
 
 // sleepTime returns how long to wait for a notification before the next check. The first waiter in the queue checks when the lock may
@@ -441,7 +427,10 @@ func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
 	}
 	// If this process believes that it holds the lock, only the server's own reply may end that: anyone who can publish could have sent the
 	// notification.
-	if acq.queue.isHeld() || acq.queue.l.unqueued().isLive() {
+	acq.queue.mu.Lock()
+	held := acq.queue.current.isLive()
+	acq.queue.mu.Unlock()
+	if held || acq.queue.l.unqueued().isLive() {
 		return nil
 	}
 	h, ok := a.holdFromMessage(n)
@@ -478,19 +467,21 @@ func (acq *acquirer) poll(up bool) *hold {
 		return got.hold
 	}
 	if got.Word == codec.Quarantined {
-		acq.queue.noteQuarantineLocking(got.Refusal.Quarantine)
+		acq.queue.mu.Lock()
+		acq.queue.noteQuarantine(got.quarantine())
+		acq.queue.mu.Unlock()
 	}
 	acq.pause(schedule.Jitter(min(max(time.Since(acq.began)/8, 50*time.Millisecond), time.Second), 20))
 	return nil
 }
 
-// lookOnceMore makes the acquirer ask the server again for a waiter whose time is up. The channel it returns is closed once that is done,
-// and the waiter has been served if the lock was granted. The caller holds queue.mu.
+// lookOnceMore makes the acquirer ask the server again. The channel it returns is closed once that is done, and the first waiter has been
+// served if the lock was granted. The caller holds queue.mu.
 func (acq *acquirer) lookOnceMore() <-chan struct{} {
 	if acq.lastLook == nil {
 		acq.lastLook = make(chan struct{})
 	}
-	acq.wake()
+	acq.wakeups.wake()
 	return acq.lastLook
 }
 

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// This file is what packages that build on locks use of the engine: once, election, latch and barrier.
+// This file is what packages that build on locks use of the engine: once, election, latch and barrier; and holdfasttest.
 
 // Job returns the lock under which the job of that name runs.
 //
@@ -22,94 +23,67 @@ func (c *Client) Job(name string, opts ...kind.Option) *Target {
 	return c.Mutex(name, append(given, opts...)...)
 }
 
-// Electoral is a lock that can choose leaders.
-type Electoral interface {
-	Lock
-	// AsElection returns the lock whose holders lead.
-	AsElection() Electorate
-}
-
 // Electorate is a lock whose holders lead.
-type Electorate interface {
+type Electorate struct {
 	Lock
-	Ready(ctx context.Context) error
-	// MayPass reports whether trying again may help after an error that matches ErrUnavailable.
-	MayPass(err error) bool
-	// Announce tells watchers to look, in the background.
-	Announce()
-	// Differ reports whether a and b are different leaders, or leaders in different terms.
-	Differ(a, b *lock.Holder) bool
-	// Follow returns a Follower, which waits for a reason to look at the lock again.
-	Follow() (Follower, error)
-	Closing() <-chan struct{}
+	Client  *Client
+	On      *Target // where leaders announce changes: the lock, or the first of several; nil on a quorum, where nobody announces anything
+	Ready   func(ctx context.Context) error
+	MayPass func(err error) bool         // whether trying again may help after an error that matches ErrUnavailable
+	Differ  func(a, b *lock.Holder) bool // whether they are different leaders, or leaders in different terms
 }
 
-// Follower waits for a reason to look at a lock again. seen says that the latest look was answered; what that found may change after ttl,
-// unless ttl is negative.
-type Follower interface {
-	Wait(ctx context.Context, seen bool, ttl time.Duration) error
-	Leave()
-}
-
-// AsElection implements Electoral. Readers, and an owner's leases, cannot lead: each group has one fence.
-func (l *Target) AsElection() Electorate {
+// AsElection implements Lock. Readers, and an owner's leases, cannot lead: each group has one fence.
+func (l *Target) AsElection() *Electorate {
 	own := l.With(kind.Apart(kind.SeenAsElection))
 	if k := l.Set.Kind; k.Joinable || k.ByOwner {
 		own.refuse(fmt.Errorf("%w: lock %q: readers, or the leases of an owner, cannot lead: they have one fence", lock.ErrInvalid, l.Name()))
 	}
-	return own
+	return newElectorate(own, l.c, own, own.Ready)
 }
 
-// MayPass implements Electorate.
-func (l *Target) MayPass(error) bool { return true }
-
-// Announce implements Electorate. It drops errors: watchers look from time to time anyway.
-func (l *Target) Announce() {
-	channel := l.c.watchChannelOf(l).Name
-	l.c.Tasks.Run(func() {
-		_, _ = exec.Try(context.Background(), l.c.Server, l.c.Config.CommandTimeout, func(ctx context.Context) (lock.Answer[codec.Reply], error) {
-			return lock.AskOnce(ctx, lock.Request{Op: "announce", Lock: &l.Lock}, codec.Announce(l.Ref(), channel))
-		})
-	})
-}
-
-// Differ implements Electorate.
-func (l *Target) Differ(a, b *lock.Holder) bool { return a.Grant != b.Grant || a.Foreign != b.Foreign }
-
-// Follow implements Electorate.
-func (l *Target) Follow() (Follower, error) {
-	w, err := l.Watch()
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
-// Closing implements Electorate.
-func (l *Target) Closing() <-chan struct{} { return l.c.Closing }
-
-// AsElection implements Electoral. Watchers watch the first of the locks.
-func (l *multi) AsElection() Electorate {
+// AsElection implements Lock. Watchers watch the first of the locks.
+func (l *multi) AsElection() *Electorate {
 	own := *l
 	own.parts = make([]*Target, len(l.parts))
 	for i, p := range l.parts {
 		own.parts[i] = p.With(kind.Apart(kind.SeenAsElection))
 	}
-	if len(own.parts) > 0 {
-		own.set = own.parts[0].Set
+	if len(own.parts) == 0 {
+		return newElectorate(&own, l.c, nil, own.ready)
 	}
-	return &electedMulti{own}
+	own.set = own.parts[0].Set
+	return newElectorate(&own, l.c, own.parts[0], own.ready)
 }
 
-// electedMulti is a multi whose holders lead.
-type electedMulti struct{ multi }
+func newElectorate(l Lock, c *Client, on *Target, ready func(context.Context) error) *Electorate {
+	return &Electorate{
+		Lock: l, Client: c, On: on, Ready: ready,
+		MayPass: func(error) bool { return true },
+		Differ:  func(a, b *lock.Holder) bool { return a.Grant != b.Grant || a.Foreign != b.Foreign },
+	}
+}
 
-func (l *electedMulti) Ready(ctx context.Context) error { return l.ready(ctx) }
-func (l *electedMulti) MayPass(error) bool              { return true }
-func (l *electedMulti) Announce()                       { l.parts[0].Announce() }
-func (l *electedMulti) Differ(a, b *lock.Holder) bool   { return l.parts[0].Differ(a, b) }
-func (l *electedMulti) Follow() (Follower, error)       { return l.parts[0].Follow() }
-func (l *electedMulti) Closing() <-chan struct{}        { return l.c.Closing }
+// Announce tells watchers to look, in the background. It drops errors: watchers look from time to time anyway.
+func (e *Electorate) Announce() {
+	l := e.On
+	if l == nil {
+		return
+	}
+	l.c.Tasks.Run(func() {
+		_, _ = exec.Try(context.Background(), l.c.Server, l.c.Config.CommandTimeout, func(ctx context.Context) (lock.Answer[codec.Reply], error) {
+			return lock.AskOnce(ctx, lock.Request{Op: "announce", Lock: &l.Lock}, codec.Announce(l.Ref(), l.c.watchChannelOf(l).Name))
+		})
+	})
+}
+
+// Follow returns a Watcher, which waits for a reason to look at the lock again.
+func (e *Electorate) Follow() (*Watcher, error) {
+	if e.On == nil {
+		return &Watcher{c: e.Client}, nil
+	}
+	return e.On.Watch()
+}
 
 // CheckNesting returns ErrDeadlock if an acquire would wait for a lease that ctx carries.
 func (l *Target) CheckNesting(ctx context.Context) error {
@@ -150,4 +124,56 @@ func EndedBy(ctx context.Context, over, failure error) error {
 		return over
 	}
 	return exec.EndedBy(ctx, failure)
+}
+
+// Suspend makes the client start nothing by itself until resume is called, as in a suspended process: clocks run on, but nothing is
+// renewed, and no lease ends by its deadline. Whatever became due meanwhile has begun when resume returns. The driver has to hold back what
+// is under way.
+func (c *Client) Suspend() (resume func()) { return c.schedule.Hold() }
+
+// Starve makes the client stop renewing its leases of a lock, so that they end at their deadlines. left returns roughly how long the server
+// still keeps the longest of them; 0 if all are past their deadlines. left is nil if the client has no lease of the lock.
+func (c *Client) Starve(name string) (left func() time.Duration) {
+	starved := c.holdsOf(name)
+	if starved == nil {
+		return nil
+	}
+	for _, h := range starved {
+		h.setBounds(bounds{maxRenewals: -1, since: clock.Now()})
+	}
+	return func() (longest time.Duration) {
+		for _, h := range starved {
+			longest = max(longest, h.left())
+		}
+		return longest
+	}
+}
+
+// GrantsOf returns the grant ids of the client's holds of a lock; nil if it has none.
+func (c *Client) GrantsOf(name string) (ids []string) {
+	for _, h := range c.holdsOf(name) {
+		ids = append(ids, h.grant().id)
+	}
+	return ids
+}
+
+// holdsOf returns the client's live holds of a lock.
+func (c *Client) holdsOf(name string) (holds []*hold) {
+	for _, h := range c.scheduledHolds() {
+		if h.l.Name() == name && h.isLive() {
+			holds = append(holds, h)
+		}
+	}
+	return holds
+}
+
+// left returns roughly how long the server keeps the hold unless it is renewed; 0 if the hold is over or has expired.
+func (h *hold) left() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	remaining := h.remainingAt(clock.Now())
+	if h.state == over || remaining <= 0 {
+		return 0
+	}
+	return remaining + 2*drift(h.valid) // more than drift has brought the deadline forward by
 }

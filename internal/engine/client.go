@@ -33,12 +33,12 @@ type Client struct {
 	closed     chan struct{}
 	holds      exec.Tasks // one for each hold that is not over
 	servers    servers
-	calls      sync.Pool // calls on pipes; each client has its own pool, since calls must not leave a test's virtual time
-	contended  contended
-	waiters    sync.Pool    // each client has its own pool, since waiters must not leave a test's virtual time
-	renewers   exec.Limiter // for renewals in a Cluster while it is unknown which server has the lock
-	reclaimers reclaimers   // likewise
-	cleanups   exec.Limiter // for releases of lost leases
+	calls      sync.Pool      // calls on pipes; each client has its own pool, since calls must not leave a test's virtual time
+	contended  recent[string] // keys of locks that others held or were waiting for when last seen
+	waiters    sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
+	renewers   exec.Limiter   // for renewals in a Cluster while it is unknown which server has the lock
+	reclaimers reclaimers     // likewise
+	cleanups   exec.Limiter   // for releases of lost leases
 	detached   detachments
 	notices    notices
 	grantingAt atomic.Int64 // in Strict mode, the clock.Reading when a server was last known not to be in quarantine; or 0

@@ -14,7 +14,7 @@ func TestLocksShareTheirSettings(t *testing.T) {
 	equal(t, "the settings of two locks with equal options", a.Set, b.Set)
 	for what, other := range map[string]*Target{
 		"another TTL":  c.Mutex("a", kind.TTL(2*time.Second)),
-		"another kind": c.RWMutex("a", kind.TTL(time.Second)).Reader().(*Target),
+		"another kind": c.Mutex("a", kind.TTL(time.Second), kind.Of(&kind.Reader, kind.Everything, 1)),
 		"notes":        c.Mutex("a", kind.TTL(time.Second), kind.Meta("k", "v")),
 		"an error":     c.Mutex("", kind.TTL(time.Second)),
 	} {

@@ -43,9 +43,9 @@ func (acq *acquirer) follow(h *hold) bool {
 	case h.attempt.freePath() != nil: // nobody else waits: if the next waiter queues by itself, it is handed the lock
 		return false
 	}
-	f := &follower{a: h.l.newAttempt(), by: by, after: h, settled: make(chan *standing, 1)}
-	acq.attempt, acq.began = f.a, time.Now()
-	acq.listen()
+	acq.begin(h.l)
+	acq.began = time.Now()
+	f := &follower{a: acq.attempt, by: by, after: h, settled: make(chan *standing, 1)}
 	f.a.anchor = h.attempt.anchor // in case a notification comes before the reply
 	wq.mu.Lock()
 	next := wq.head()
@@ -66,7 +66,7 @@ func (acq *acquirer) follow(h *hold) bool {
 		settled = true
 	case <-timer.C:
 	case <-acq.wakeups:
-		acq.wake() // keep the item for the next look at the queue
+		acq.wakeups.wake() // keep the item for the next look at the queue
 	case <-c.Closing:
 	}
 	if !settled && wq.takeFollower(h) == nil { // the release is under way
@@ -129,10 +129,10 @@ func (wq *waitQueue) takeFollower(h *hold) *follower {
 	}
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
-	if wq.contention == nil || wq.contention.follower == nil || wq.contention.follower.after != h {
+	f := wq.contention.follower
+	if f == nil || f.after != h {
 		return nil
 	}
-	f := wq.contention.follower
 	wq.contention.follower = nil
 	return f
 }
@@ -145,11 +145,8 @@ func (wq *waitQueue) dismissFollower(h *hold) {
 	}
 }
 
-// request returns what the release asks for on behalf of f; nil if f is nil or has left.
+// request returns what the release asks for on behalf of f; nil if f has left.
 func (f *follower) request() *codec.Acquire {
-	if f == nil {
-		return nil
-	}
 	a, wq := f.a, f.after.queue
 	notAfter := a.l.NotAfter()
 	// mutants: follower-asked
@@ -164,11 +161,8 @@ func (f *follower) request() *codec.Acquire {
 	return &codec.Acquire{Token: a.token(), Info: a.l.Set.Info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
 }
 
-// settle notes the outcome of the release that carried f, which was not sent before began. It does nothing if f is nil.
+// settle notes the outcome of the release that carried f, which was not sent before began.
 func (f *follower) settle(q *codec.Acquire, began clock.Instant, reply codec.ReleaseReply, unanswered bool, err error) {
-	if f == nil {
-		return
-	}
 	wq := f.after.queue
 	wq.mu.Lock()
 	defer wq.mu.Unlock()

@@ -231,10 +231,14 @@ func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.Relea
 	}
 	q := codec.Release{Token: a.token(), Member: a.member, Tombstone: tombstone}
 	f := h.queue.takeFollower(h)
-	q.Next = f.request()
+	if f != nil {
+		q.Next = f.request()
+	}
 	sent := clock.Now()
 	reply, again, err := a.l.c.releaseSince(began, context.WithoutCancel(ctx), a.l, q, a.ending)
-	f.settle(q.Next, sent, reply, again, err)
+	if f != nil {
+		f.settle(q.Next, sent, reply, again, err)
+	}
 	return reply, unanswered || again, err
 }
 

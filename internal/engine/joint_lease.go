@@ -7,12 +7,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/lock"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // JointLease is several leases, its parts, that are held as one. It lasts while enough of the parts do.
@@ -32,37 +32,50 @@ type JointLease struct {
 	parts    []*holdLease // in a Multi, in the order in which the locks were named
 	ended    error
 	endedAt  time.Time
-	observed *observation // what observers are told of the lease; nil if there are none
+	observed atomic.Pointer[observation] // what observers are told of the lease; nil if there are none
 
 	revocation revocation
 }
 
 // JoinNodes makes one lease, with that fence, from the grants of a quorum's nodes. The lease lasts while need of the grants do. of is the
 // lock on one of the nodes. If onLoss is not nil, it is called when a node loses the lock while the lease is still held.
-func JoinNodes(of *NodeLock, need int, fence uint64, granted []*NodeAttempt, onLoss func(*JointLease)) *JointLease {
+func JoinNodes(of *Target, need int, fence uint64, granted []*NodeAttempt, onLoss func(*JointLease)) *JointLease {
 	parts := make([]*holdLease, len(granted))
 	for i, v := range granted {
 		parts[i] = v.h.firstLease()
 	}
-	m := &JointLease{of: &several{c: of.l.c, name: of.l.Name(), set: of.l.Set}, need: need, voted: true, fence: fence, onLoss: onLoss}
+	m := &JointLease{of: &several{c: of.c, name: of.Name(), set: of.Set}, need: need, voted: true, fence: fence, onLoss: onLoss}
 	return m.joinParts(parts)
 }
 
 // Add adds another node's grant. If the lease has ended, Add releases the grant.
 func (m *JointLease) Add(v *NodeAttempt) {
-	p := v.h.firstLease()
-	if m.Err() != nil || !m.add(p) {
+	if p := v.h.firstLease(); m.Err() != nil || !m.add(p) {
 		_ = p.Release(context.Background())
 	}
+}
+
+// add adds a part. It returns false if the lease has ended.
+func (m *JointLease) add(p *holdLease) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ended != nil {
+		return false
+	}
+	m.parts = append(slices.DeleteFunc(m.parts, func(old *holdLease) bool { return old.g.l == p.g.l }), p)
+	m.watch(p)
+	if o := m.observed.Load(); o != nil {
+		p.observeAsPart(o)
+	}
+	return true
 }
 
 // joinParts makes one lease of the parts, and returns it.
 func (m *JointLease) joinParts(parts []*holdLease) *JointLease {
 	m.parts = parts
 	m.ctx, m.cancel = context.WithCancelCause(m.Within(context.Background()))
-	revoke := m.revoke
 	for _, p := range parts {
-		m.watch(p, revoke)
+		m.watch(p)
 	}
 	return m
 }
@@ -85,8 +98,8 @@ func (m *JointLease) Token() uint64 { return slices.Max(slices.Collect(maps.Valu
 // IsShared returns false.
 func (m *JointLease) IsShared() bool { return false }
 
-// watch makes the lease end when p does, if too few parts are left. revoke is m.revoke.
-func (m *JointLease) watch(p *holdLease, revoke func(wire.Remark)) {
+// watch makes the lease end when p does, if too few parts are left.
+func (m *JointLease) watch(p *holdLease) {
 	p.whenEnded(func(error) {
 		if m.ctx.Err() != nil {
 			return // the lease has ended already
@@ -99,26 +112,11 @@ func (m *JointLease) watch(p *holdLease, revoke func(wire.Remark)) {
 				m.onLoss(m)
 			}
 		}()
-	}, revoke)
+	}, m.revoke)
 }
 
-// add adds a part. It returns false if the lease has ended.
-func (m *JointLease) add(p *holdLease) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.ended != nil {
-		return false
-	}
-	m.parts = append(slices.DeleteFunc(m.parts, func(old *holdLease) bool { return old.g.l == p.g.l }), p)
-	m.watch(p, m.revoke)
-	if m.observed != nil {
-		p.observeAsPart(m.observed)
-	}
-	return true
-}
-
-// snapshot returns all parts, including those that have ended.
-func (m *JointLease) snapshot() []*holdLease {
+// singles returns all parts, including those that have ended.
+func (m *JointLease) singles() []*holdLease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.parts)
@@ -127,7 +125,7 @@ func (m *JointLease) snapshot() []*holdLease {
 // heldParts returns the parts that are held.
 func (m *JointLease) heldParts() []*holdLease {
 	now := clock.Now()
-	return slices.DeleteFunc(m.snapshot(), func(p *holdLease) bool { return p.errAt(now) != nil })
+	return slices.DeleteFunc(m.singles(), func(p *holdLease) bool { return p.errAt(now) != nil })
 }
 
 func (m *JointLease) errAt(now clock.Instant) error {
@@ -177,8 +175,11 @@ func (m *JointLease) end(err error) {
 	m.cancel(err)
 	m.calls.make(err)
 	if lost, is := err.(*lock.LostError); is {
-		m.observed.lost(lost)
-		m.of.c.Tasks.Run(func() { m.tellLoss(lost) })
+		m.observed.Load().lost(lost)
+		m.of.c.Tasks.Run(func() {
+			m.observed.Load().flush()
+			m.of.c.LogLoss(m.of.subject(), m.Token(), lost)
+		})
 	}
 	if err != lock.ErrReleased {
 		for _, p := range m.parts {
@@ -190,20 +191,11 @@ func (m *JointLease) end(err error) {
 	}
 }
 
-// tellLoss tells observers and the log that the lease was lost.
-func (m *JointLease) tellLoss(lost *lock.LostError) {
-	m.mu.Lock()
-	observed := m.observed
-	m.mu.Unlock()
-	observed.flush()
-	m.of.c.LogLoss(m.of.subject(), m.Token(), lost)
-}
-
 // Deadline returns when too few parts will be left, or when the lease ended, if that was earlier.
 func (m *JointLease) Deadline() time.Time {
 	for {
 		over := m.Err() != nil
-		parts := m.snapshot()
+		parts := m.singles()
 		if !over {
 			parts = m.heldParts()
 		}
@@ -229,7 +221,7 @@ func (m *JointLease) Tokens() map[string]uint64 {
 		return map[string]uint64{m.of.name: m.fence}
 	}
 	all := map[string]uint64{}
-	for _, p := range m.snapshot() {
+	for _, p := range m.singles() {
 		all[p.Name()] = p.fence
 	}
 	return all
@@ -244,27 +236,50 @@ func (m *JointLease) Nodes() []*Client {
 	return all
 }
 
-// each calls f for all parts at once. It returns nil as soon as enough calls have succeeded. If too few succeed, it returns their errors,
-// joined, once all have returned.
-func (m *JointLease) each(parts []*holdLease, f func(*holdLease) error) error {
-	results := make(chan error, len(parts))
-	for _, p := range parts {
-		p.g.l.c.Tasks.Run(func() { results <- f(p) })
+// each calls start for all parts; start calls done in the end, in any goroutine. Once enough parts have succeeded, the others have as long
+// to finish as grace says. If too few succeed, each returns the errors, joined, once all parts are done.
+func (m *JointLease) each(parts []*holdLease, grace func() time.Duration, start func(p *holdLease, done func(error))) error {
+	if len(parts) == 0 {
+		return nil
 	}
+	enough := time.NewTimer(time.Hour)
+	enough.Stop() // the last success that is needed starts it
+	defer enough.Stop()
+	over := make(chan struct{})
+	var mu sync.Mutex
 	var errs []error
 	succeeded := 0
-	for range parts {
-		err := <-results
-		if err == nil {
-			succeeded++
-		} else {
-			errs = append(errs, err)
-		}
-		if succeeded == m.need {
-			return nil
-		}
+	for _, p := range parts {
+		start(p, func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, err)
+			} else if succeeded++; succeeded == m.need {
+				enough.Reset(grace())
+			}
+			if succeeded+len(errs) == len(parts) {
+				close(over)
+			}
+		})
+	}
+	select {
+	case <-over:
+	case <-enough.C:
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if succeeded >= m.need {
+		return nil
 	}
 	return errors.Join(errs...)
+}
+
+// extend extends parts at once. It returns as soon as enough are extended.
+func (m *JointLease) extend(ctx context.Context, parts []*holdLease, ttl time.Duration) error {
+	return m.each(parts, func() time.Duration { return 0 }, func(p *holdLease, done func(error)) {
+		p.g.l.c.Tasks.Run(func() { done(p.Extend(ctx, ttl)) })
+	})
 }
 
 // Extend extends all parts at once.
@@ -275,7 +290,7 @@ func (m *JointLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := m.Err(); err != nil {
 		return err
 	}
-	err := m.each(m.snapshot(), func(p *holdLease) error { return p.Extend(ctx, ttl) })
+	err := m.extend(ctx, m.singles(), ttl)
 	if over := m.Err(); over != nil {
 		return over
 	}
@@ -284,8 +299,8 @@ func (m *JointLease) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Release releases all parts; after a loss, those that are left.
 func (m *JointLease) Release(ctx context.Context) error {
-	m.of.c.beginTelling()
-	defer m.of.c.endTelling()
+	m.of.c.Tasks.Begin() // Close waits until observers are told
+	defer m.of.c.Tasks.End()
 	now := clock.Now()
 	lost := m.errAt(now)
 	m.mu.Lock()
@@ -301,13 +316,13 @@ func (m *JointLease) Release(ctx context.Context) error {
 	m.end(lock.ErrReleased)
 	m.mu.Unlock()
 	release := func(ctx context.Context) error {
-		err := m.giveUp(ctx, parts)
+		// Unless the others have time to finish, too, the next holder would find the lock held on their servers.
+		begun := time.Now()
+		err := m.each(parts, func() time.Duration { return m.of.set.SlowNodeGrace(begun) }, func(p *holdLease, done func(error)) { p.releaseThen(ctx, done) })
 		if onEnd != nil {
 			onEnd()
 		}
-		m.mu.Lock()
-		observed := m.observed
-		m.mu.Unlock()
+		observed := m.observed.Load()
 		observed.released(lock.HandoverNone, err)
 		observed.flush()
 		return err
@@ -322,45 +337,6 @@ func (m *JointLease) Release(ctx context.Context) error {
 		return lost
 	}
 	return err
-}
-
-// giveUp releases all parts at once. Once enough releases have succeeded, the others have as long again to finish: otherwise the next
-// holder would find the lock held on their servers. If too few succeed, giveUp returns the errors, joined.
-func (m *JointLease) giveUp(ctx context.Context, parts []*holdLease) error {
-	begun := time.Now()
-	grace := time.NewTimer(time.Hour)
-	grace.Stop() // the last release that is needed starts it
-	defer grace.Stop()
-	over := make(chan struct{})
-	var mu sync.Mutex
-	var errs []error
-	succeeded := 0
-	for _, p := range parts {
-		p.releaseThen(ctx, func(err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, err)
-			} else if succeeded++; succeeded == m.need {
-				grace.Reset(m.of.set.SlowNodeGrace(begun))
-			}
-			if succeeded+len(errs) == len(parts) {
-				close(over)
-			}
-		})
-	}
-	if len(parts) > 0 {
-		select {
-		case <-over:
-		case <-grace.C:
-		}
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if succeeded >= m.need {
-		return nil
-	}
-	return errors.Join(errs...)
 }
 
 // WhenOver implements Lease.

@@ -160,7 +160,22 @@ func (l *holdLease) end(err error) {
 	if l.cancel != nil {
 		l.cancel(err)
 	}
+	if l.cancel != nil {
+		l.cancel(err)
+	}
 	l.calls.make(err)
+}
+
+// leave ends the lease as released: nothing is left to release. to is how the lock was handed over. The caller holds l.g.mu.
+func (l *holdLease) leave(to lock.Handover) {
+	l.end(lock.ErrReleased)
+	l.endObserved(to, nil)
+	l.released = true
+}
+
+// checkExtension returns an error if no lease can have this TTL.
+func (c *Client) checkExtension(name string, ttl time.Duration) error {
+	return c.checkTerm("Extend by", name, ttl)
 }
 
 // checkTerm returns an error if ttl is not between 1 ms and MaxTTL. what names the operation in that error.
@@ -177,8 +192,8 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	h := l.g
-	h.l.c.beginTelling()
-	defer h.l.c.endTelling()
+	h.l.c.Tasks.Begin() // Close waits until observers are told
+	defer h.l.c.Tasks.End()
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -195,11 +210,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	// mutants: extension-asked
 	h.extended = h.extended || ttl > h.l.Set.TTL
 	h.mu.Unlock()
-	rq := lock.Request{Op: "renew", Lock: &h.l.Lock, Durable: true}
-	a, _, err := lock.Ask(ctx, rq, h.renewal(ttl, 0))
-	if again := h.reassertion(a, err, ttl, false); again != nil {
-		a, _, err = lock.Ask(ctx, rq, again)
-	}
+	a, err := h.keepFor(ctx, "renew", ttl, false)
 	if err != nil {
 		return err
 	}
@@ -262,6 +273,8 @@ func (l *holdLease) WhenOver(f func(error)) (forget func()) {
 		delete(l.calls, &f)
 	}
 }
+
+func (l *holdLease) singles() []*holdLease { return []*holdLease{l} }
 
 // FenceOf implements Lease.
 func (l *holdLease) FenceOf(string) uint64 { return l.fence }

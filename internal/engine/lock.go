@@ -29,6 +29,8 @@ type Lock interface {
 	TryAcquire(ctx context.Context) (Lease, error)
 	// Status returns who holds the lock and who waits for it. It changes nothing.
 	Status(ctx context.Context) (lock.Status, error)
+	// AsElection returns the lock whose holders lead.
+	AsElection() *Electorate
 }
 
 // Lease is one lock that is held, or several that are held as one. holdfast.Lease documents the methods that are not documented here.
@@ -55,6 +57,8 @@ type Lease interface {
 	// Revoked returns a channel that is closed when an operator asks the holder to let go.
 	Revoked() <-chan struct{}
 
+	// singles returns the leases of single locks that it is made of, including those that have ended.
+	singles() []*holdLease
 	// observeBy makes o the lease's observation.
 	observeBy(o *observation)
 }
@@ -125,19 +129,16 @@ func (l *Target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireB
 
 // AcquireBy implements Lock.
 func (l *Target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
-	o := l.c.observe(ctx, l, false)
+	o, ctx := l.c.observe(ctx, l, false)
 	if end.IsZero() { // without acquireUnseen's stack frame, which thousands of waiting goroutines would keep in the CPU's caches
-		lease, err := l.acquire(o.within(ctx), end)
+		lease, err := l.acquire(ctx, end)
 		return o.end(leased(lease, err))
 	}
-	return o.end(l.acquireUnseen(o.within(ctx), end))
+	return o.end(l.acquireUnseen(ctx, end))
 }
 
 // acquireUnseen is AcquireBy without telling observers.
 func (l *Target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
-	if end.IsZero() {
-		return leased(l.acquire(ctx, end))
-	}
 	return acquireBy(ctx, l.c, l.Name(), end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
 		if l.c.Config.Strict { // only a try is told of a quarantine; it may be granted the lock
 			return leased(l.try(asking))
@@ -146,9 +147,12 @@ func (l *Target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error
 	})
 }
 
-// acquireBy calls acquire, which waits until end. If acquire returns ErrTimeUp, withheld returns why the lock was not granted, or the lock
-// after all.
+// acquireBy calls acquire, which waits until end, or as long as it takes if end is zero. If acquire returns ErrTimeUp, withheld returns why
+// the lock was not granted, or the lock after all.
 func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, withheld func(asking context.Context) (Lease, error)) (Lease, error) {
+	if end.IsZero() {
+		return acquire(ctx)
+	}
 	defer c.Enter().End()
 	asking, cancel := c.asking(ctx, end)
 	defer cancel()
@@ -183,14 +187,11 @@ func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 	return l.queue().acquire(ctx, l, end)
 }
 
-// TryAcquire implements Lock.
-func (l *Target) TryAcquire(ctx context.Context) (Lease, error) { return leased(l.tryAcquire(ctx)) }
-
-func (l *Target) tryAcquire(ctx context.Context) (*holdLease, error) {
-	o := l.c.observe(ctx, l, true)
-	lease, err := l.tryUnseen(o.within(ctx))
-	_, _ = o.end(leased(lease, err))
-	return lease, err
+// TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it returns a *HeldError, which matches ErrHeld. In Strict
+// mode it returns ErrQuarantine if the server grants nothing yet. Other errors are those of Acquire.
+func (l *Target) TryAcquire(ctx context.Context) (Lease, error) {
+	o, ctx := l.c.observe(ctx, l, true)
+	return o.end(leased(l.tryUnseen(ctx)))
 }
 
 // tryUnseen is TryAcquire without telling observers.

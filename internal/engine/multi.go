@@ -83,44 +83,23 @@ func (l *multi) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy
 
 // AcquireBy implements Lock.
 func (l *multi) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
-	o := l.c.observe(ctx, l, false)
-	return o.end(l.acquireUnseen(o.within(ctx), end))
-}
-
-// acquireUnseen is AcquireBy without telling observers.
-func (l *multi) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
-	if end.IsZero() {
-		return leased(l.acquire(ctx, end))
-	}
-	return acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
+	o, ctx := l.c.observe(ctx, l, false)
+	return o.end(acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
 		if l.c.Config.Strict { // only a try is told of a quarantine; it may be granted the locks
 			return leased(l.try(asking))
 		}
 		return nil, heldBy(l.name)(l.holder(asking))
-	})
-}
-
-// first returns the first of the holders, or a zero Holder if there are none.
-func first(all []lock.Holder, err error) (lock.Holder, error) {
-	if err != nil || len(all) == 0 {
-		return lock.Holder{}, err
-	}
-	return all[0], nil
+	}))
 }
 
 // TryAcquire implements Lock.
 func (l *multi) TryAcquire(ctx context.Context) (Lease, error) {
-	o := l.c.observe(ctx, l, true)
-	return o.end(l.tryUnseen(o.within(ctx)))
-}
-
-// tryUnseen is TryAcquire without telling observers.
-func (l *multi) tryUnseen(ctx context.Context) (Lease, error) {
 	defer l.c.Enter().End()
+	o, ctx := l.c.observe(ctx, l, true)
 	if err := l.ready(ctx); err != nil {
-		return nil, err
+		return o.end(nil, err)
 	}
-	return leased(l.try(ctx))
+	return o.end(leased(l.try(ctx)))
 }
 
 func (l *multi) ready(ctx context.Context) error {
@@ -178,10 +157,15 @@ func (l *multi) try(ctx context.Context) (*JointLease, error) {
 // tryAtOnce takes all parts with one script. busy reports that this is not possible now, or never is with these locks, but that taking them
 // one by one may be; the error, if any, says why.
 func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, err error) {
-	if again, err := l.reenters(ctx); err != nil || again {
-		return nil, err == nil, err
+	again := false // one of the locks is acquired within a lease of it
+	for _, p := range l.parts {
+		outer, err := p.outer(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		again = again || outer != nil
 	}
-	if l.set.Kind.IsShared() || !l.inOneSlot() {
+	if again || l.set.Kind.IsShared() || !l.inOneSlot() {
 		return nil, true, nil
 	}
 	attempts := make([]*attempt, len(l.parts))
@@ -238,8 +222,14 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 		}
 		switch r.Reply.Word {
 		case codec.Granted:
-			grants, err := grantedAll(attempts, r)
-			return grants, false, err
+			for i, a := range attempts {
+				h, err := a.takes(r.Sent, clock.Now(), r.Reply.Now, r.Reply.TTL, r.Reply.Fences[i], 1)
+				if err != nil {
+					return nil, false, err
+				}
+				grants = append(grants, h)
+			}
+			return grants, false, nil
 		case codec.Queued:
 			return nil, true, nil
 		case codec.Quarantined:
@@ -250,32 +240,6 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 		}
 	}
 	return nil, false, l.parts[0].ClockJumps("acquire")
-}
-
-// grantedAll makes the holds from a reply that grants all locks.
-func grantedAll(attempts []*attempt, r lock.Answer[codec.MultiReply]) ([]*hold, error) {
-	grants := make([]*hold, len(attempts))
-	for i, a := range attempts {
-		h, err := a.takes(r.Sent, clock.Now(), r.Reply.Now, r.Reply.TTL, r.Reply.Fences[i], 1)
-		if err != nil {
-			return nil, err
-		}
-		grants[i] = h
-	}
-	return grants, nil
-}
-
-// reenters reports whether ctx carries a lease within which one of the locks is acquired again. It returns ErrDeadlock if one of the locks
-// would wait for a lease that ctx carries.
-func (s *several) reenters(ctx context.Context) (again bool, err error) {
-	for _, p := range s.parts {
-		outer, err := p.outer(ctx)
-		if err != nil {
-			return false, err
-		}
-		again = again || outer != nil
-	}
-	return again, nil
 }
 
 // inOneSlot reports whether one script can take all the locks.
@@ -320,7 +284,7 @@ func (l *multi) inOrder(ctx context.Context, take func(*Target, context.Context)
 		// Each lock has been held for some time already, but the lease must have its full TTL.
 		all := &JointLease{of: &l.several, need: len(leases)}
 		// mutants: full-ttl
-		err := all.each(leases, func(lease *holdLease) error { return lease.Extend(waiting, lease.lock().Set.TTL) })
+		err := all.extend(waiting, leases, l.parts[0].Set.TTL)
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"maps"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,9 +39,9 @@ type notices struct {
 	again   bool  // read the journal once more
 	read    int64 // server time, µs, until which the journal was read; 0 if it was not
 
-	// unmatched has the time of each recent notice about a grant that the client does not have: the reply that grants it may be on the way.
-	unmatched    map[grant]time.Time
-	hasUnmatched atomic.Bool
+	// unmatched has the grants of recent notices that the client does not have: the reply that grants one may be on the way.
+	unmatched      recent[grant]
+	unmatchedUntil atomic.Int64 // the clock.Reading until which that may be so; 0 if there was no such notice
 }
 
 // grant is a lock's key and a holder's grant id.
@@ -66,14 +66,11 @@ func (c *Client) heedUntilIdle(l *notify.Listener) {
 	c.schedule.Set(&c.notices.idle, clock.Mono().Add(idleAfter), schedule.Func(func() {
 		// A lease that begins from now on makes the client listen again.
 		c.notices.listening.Store(false)
-		switch {
-		case len(c.scheduledHolds()) == 0:
+		if len(c.scheduledHolds()) == 0 || c.notices.listening.Swap(true) { // true if another listener has come
 			l.Leave()
-		case c.notices.listening.Swap(true): // another listener has come
-			l.Leave()
-		default:
-			c.heedUntilIdle(l)
+			return
 		}
+		c.heedUntilIdle(l)
 	}))
 }
 
@@ -92,7 +89,8 @@ func (c *Client) noticed(payload string) {
 		return // a notice of an unknown version
 	}
 	if !c.tellHolds(n) {
-		c.notices.miss(grant{n.Lock, n.Grant})
+		c.notices.unmatched.add(grant{n.Lock, n.Grant})
+		c.notices.unmatchedUntil.Store(int64(clock.Mono().Add(missedFor)))
 		if !c.tellHolds(n) { // no such hold has begun meanwhile
 			return
 		}
@@ -117,44 +115,14 @@ func (c *Client) tellHolds(n wire.Notice) (concerned bool) {
 	return concerned
 }
 
-const (
-	// missedFor is the longest time by which a notice may precede the reply that grants the lock.
-	missedFor = 10 * time.Second
-	// mostMissed bounds how many notices are remembered: anyone who may publish can send any number.
-	mostMissed = 256
-)
-
-// miss remembers a notice for which there is no hold.
-func (n *notices) miss(of grant) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.forgetMissed()
-	if n.unmatched == nil {
-		n.unmatched = map[grant]time.Time{}
-	}
-	if len(n.unmatched) < mostMissed {
-		n.unmatched[of] = time.Now()
-	}
-	n.hasUnmatched.Store(true)
-}
-
-// forgetMissed forgets notices that are too old to concern a hold that begins now. The caller holds n.mu.
-func (n *notices) forgetMissed() {
-	maps.DeleteFunc(n.unmatched, func(_ grant, heard time.Time) bool { return time.Since(heard) > missedFor })
-	n.hasUnmatched.Store(len(n.unmatched) > 0)
-}
+// missedFor is the longest time by which a notice may precede the reply that grants the lock.
+const missedFor = 10 * time.Second
 
 // catchUpWithMissed reads the journal if a notice about the hold came before the hold began.
 func (h *hold) catchUpWithMissed() {
 	n := &h.l.c.notices
-	if !n.hasUnmatched.Load() {
-		return
-	}
-	n.mu.Lock()
-	n.forgetMissed()
-	_, missed := n.unmatched[h.grant()]
-	n.mu.Unlock()
-	if missed {
+	until := n.unmatchedUntil.Load()
+	if until != 0 && until > int64(clock.Mono()) && n.unmatched.has(h.grant()) {
 		h.l.c.catchUpWithNotices()
 	}
 }
@@ -252,4 +220,100 @@ func (h *hold) explained(err *lock.LostError) *lock.LostError {
 		return err
 	}
 	return &lock.LostError{Name: err.Name, Reason: lock.LossBroken, By: h.rumour.By, Note: h.rumour.Reason, Err: err.Err}
+}
+
+// revocation tells those who want to know that a holder was asked to let go.
+type revocation struct {
+	told chan struct{} // closed when it is asked; nil until somebody wants to know, or it is asked
+}
+
+// channel returns a channel that is closed when the holder is asked to let go.
+func (r *revocation) channel() chan struct{} {
+	if r.told == nil {
+		r.told = make(chan struct{})
+	}
+	return r.told
+}
+
+// ask closes the channel. It returns false if the holder was asked before.
+func (r *revocation) ask() bool {
+	select {
+	case <-r.channel():
+		return false
+	default:
+		close(r.told)
+		return true
+	}
+}
+
+// Revoked implements Lease. The server knows one holder, so all leases of a hold are asked together, including later ones to which the lock
+// is passed on.
+func (l *holdLease) Revoked() <-chan struct{} {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	return l.g.revocation.channel()
+}
+
+// revoke asks the holder to let go, and tells observers and the log.
+func (h *hold) revoke(said wire.Remark) {
+	h.mu.Lock()
+	if h.state == over || !h.hasLease() || !h.revocation.ask() {
+		h.mu.Unlock()
+		return
+	}
+	var joint []func(wire.Remark)
+	for _, o := range h.observations() {
+		if o.joint == nil {
+			o.revoked(said)
+		}
+	}
+	believed := h.hasBeliever()
+	for l := range h.leases {
+		if !l.over && l.revoked != nil {
+			joint = append(joint, l.revoked)
+		}
+	}
+	subject, fence := h.l.subject(), h.lease.fence
+	h.mu.Unlock()
+	h.flush()
+	for _, tell := range joint {
+		tell(said)
+	}
+	if believed {
+		h.l.c.logRevocation(subject, fence, said)
+	}
+}
+
+// Revoked implements Lease. The channel is closed when the holder of any part is asked to let go.
+func (m *JointLease) Revoked() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.revocation.channel()
+}
+
+// revoke is called when the holder of a part is asked to let go.
+func (m *JointLease) revoke(said wire.Remark) {
+	m.mu.Lock()
+	asked := m.ended == nil && m.revocation.ask()
+	m.mu.Unlock()
+	if !asked {
+		return
+	}
+	observed := m.observed.Load()
+	observed.revoked(said)
+	observed.flush()
+	m.of.c.logRevocation(m.of.subject(), m.Token(), said)
+}
+
+// revoked queues the event that the holder was asked to let go.
+func (o *observation) revoked(said wire.Remark) {
+	if o != nil {
+		o.add(o.c.Config.Observer.Revoked, lock.LeaseNews{By: said.By, Note: said.Reason})
+	}
+}
+
+func (c *Client) logRevocation(s lock.Subject, fence uint64, said wire.Remark) {
+	c.Logger().LogAttrs(context.Background(), slog.LevelInfo, "holdfast: holder asked to let go",
+		slog.String("lock", s.Name), slog.Uint64("fence", fence), slog.String("identity", s.Owner),
+		slog.String("by", said.By), slog.String("reason", said.Reason), slog.String("server", c.Server.Addr()))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +36,7 @@ type observation struct {
 	news *queuedNews // events not told yet
 	last lastNews
 
-	handover handover
+	handover lock.Handover
 	try      bool
 	queued   bool
 	busy     bool // a goroutine is telling news
@@ -55,19 +54,10 @@ type queuedNews struct {
 // lastNews is how a lease ended.
 type lastNews struct {
 	held time.Duration
-	err  error    // the release's error, or a *LostError
-	to   handover // how the lock was handed over, if the lease was released
+	err  error         // the release's error, or a *LostError
+	to   lock.Handover // how the lock was handed over, if the lease was released
 	lost bool
 }
-
-// handover is a Handover in one byte.
-type handover byte
-
-var handovers = [...]lock.Handover{lock.HandoverNone, lock.HandoverServer, lock.HandoverLocal}
-
-func (h handover) word() lock.Handover { return handovers[h] }
-
-func newHandover(h lock.Handover) handover { return handover(slices.Index(handovers[:], h)) }
 
 // endless is a context that has the values of another, and never ends.
 type endless struct{ context.Context }
@@ -98,43 +88,22 @@ func (c *Client) observing(ctx context.Context) *observation {
 // observable is a lock that observers can be told about.
 type observable interface{ subject() lock.Subject }
 
-// observe tells observers that an acquire begins. It returns nil if there are none.
-func (c *Client) observe(ctx context.Context, l observable, try bool) *observation {
+// observe tells observers that an acquire begins, and returns its context, which is the observation. Without observers it returns nil and
+// ctx itself.
+func (c *Client) observe(ctx context.Context, l observable, try bool) (*observation, context.Context) {
 	if c.Config.Observer == nil {
-		return nil
+		return nil, ctx
 	}
 	o := &observation{Context: ctx, c: c, task: c.Enter(), told: endless{ctx}, of: l, at: time.Now(), try: try, busy: true}
 	if start := c.Config.Observer.AcquireStart; start != nil {
 		o.told.Context = start(ctx, o.event())
 	}
-	return o
+	return o, o
 }
 
 // event returns what is known of the acquire.
 func (o *observation) event() lock.AcquireEvent {
-	return lock.AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.at, Handover: o.handover.word(), Fence: o.fence, Grant: o.grant}
-}
-
-// beginTelling is called before observers may be told of anything. Close then waits until endTelling is called. Without observers both do
-// nothing.
-func (c *Client) beginTelling() {
-	if c.Config.Observer != nil {
-		c.Tasks.Begin()
-	}
-}
-
-func (c *Client) endTelling() {
-	if c.Config.Observer != nil {
-		c.Tasks.End()
-	}
-}
-
-// within returns the context for the acquire: the observation, or ctx itself if nobody observes.
-func (o *observation) within(ctx context.Context) context.Context {
-	if o == nil {
-		return ctx
-	}
-	return o
+	return lock.AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.at, Handover: o.handover, Fence: o.fence, Grant: o.grant}
 }
 
 // wait tells observers that the acquire has to wait. Only the first call counts.
@@ -153,7 +122,7 @@ func (o *observation) wait(ahead int, holder *lock.Holder) {
 // came notes how the lock was handed over.
 func (o *observation) came(how lock.Handover) {
 	if o != nil {
-		o.handover = newHandover(how)
+		o.handover = how
 	}
 }
 
@@ -229,7 +198,7 @@ func (o *observation) released(to lock.Handover, err error) {
 			return
 		}
 	}
-	o.addLast(lastNews{to: newHandover(to), err: err})
+	o.addLast(lastNews{to: to, err: err})
 }
 
 // flush tells the events that were added, unless another goroutine is doing so. The caller holds no mutex.
@@ -259,7 +228,7 @@ func (o *observation) tellAll() {
 			return
 		}
 		o.untold = false
-		tell, n := o.c.Config.Observer.Released, lock.LeaseNews{Held: o.last.held, Handover: o.last.to.word(), Err: o.last.err}
+		tell, n := o.c.Config.Observer.Released, lock.LeaseNews{Held: o.last.held, Handover: o.last.to, Err: o.last.err}
 		if o.last.lost {
 			tell, n.Reason = o.c.Config.Observer.Lost, o.last.err.(*lock.LostError).Reason
 		}
@@ -314,13 +283,10 @@ func (l *holdLease) flush() {
 	o.flush()
 }
 
-// isObserved reports whether the hold may have observers: its client's or, if it is a vote for a quorum's lock, those of the quorum's first
-// client.
-func (h *hold) isObserved() bool { return h.l.c.Config.Observer != nil || h.l.Set.Kind.IsVote }
-
-// observations returns the observations of the hold's leases. The caller holds h.mu.
+// observations returns the observations of the hold's leases: of its client's observers or, if it is a vote for a quorum's lock, of those of
+// the quorum's first client. The caller holds h.mu.
 func (h *hold) observations() (all []*observation) {
-	if !h.isObserved() {
+	if h.l.c.Config.Observer == nil && !h.l.Set.Kind.IsVote {
 		return nil
 	}
 	for l := range h.leases {
@@ -333,9 +299,6 @@ func (h *hold) observations() (all []*observation) {
 
 // flush tells observers what has happened to the hold's leases. The caller holds no mutex.
 func (h *hold) flush() {
-	if !h.isObserved() {
-		return
-	}
 	h.mu.Lock()
 	all := h.observations()
 	h.mu.Unlock()
@@ -367,9 +330,6 @@ func (h *hold) observeLoss(err *lock.LostError) {
 
 // flushLoss tells observers that the hold was lost.
 func (h *hold) flushLoss(err *lock.LostError) {
-	if !h.isObserved() {
-		return
-	}
 	h.mu.Lock()
 	all := h.observations()
 	h.mu.Unlock()
@@ -392,7 +352,7 @@ func (m *JointLease) observeBy(o *observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o.of, o.fence, o.joint = m.of, fence, m
-	m.observed = o
+	m.observed.Store(o)
 	for _, p := range m.parts {
 		p.observeAsPart(o)
 	}
@@ -413,6 +373,6 @@ func (m *JointLease) partOver(err *lock.LostError) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended == exec.ErrClosed {
-		m.observed.lost(err)
+		m.observed.Load().lost(err)
 	}
 }

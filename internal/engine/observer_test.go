@@ -19,8 +19,8 @@ func TestNoObserverCostsNothing(t *testing.T) {
 	h.first.g = h
 	ctx := context.WithValue(context.Background(), observationKey{}, "not looked up")
 	if n := testing.AllocsPerRun(100, func() {
-		o := c.observe(ctx, l, false)
-		if o.within(ctx) != ctx || c.observing(ctx) != nil {
+		o, within := c.observe(ctx, l, false)
+		if within != ctx || c.observing(ctx) != nil {
 			t.Error("there is an observation")
 		}
 		o.wait(1, nil)
@@ -57,13 +57,13 @@ func TestAnObservationIsOneAllocation(t *testing.T) {
 	n := testing.AllocsPerRun(cycles, func() {
 		lease := &leases[told/2]
 		lease.g, h.lease = h, lease
-		c.beginTelling()
-		o := c.observe(ctx, l, false)
-		equal(t, "the observation", c.observing(o.within(ctx)), o)
+		c.Tasks.Begin()
+		o, within := c.observe(ctx, l, false)
+		equal(t, "the observation", c.observing(within), o)
 		_, _ = o.end(lease, nil)
 		lease.endObserved(lock.HandoverNone, nil)
 		lease.flush()
-		c.endTelling()
+		c.Tasks.End()
 	})
 	if n != 1 || told != 2*len(leases) {
 		t.Errorf("%v allocations, %d events of %d leases", n, told, len(leases))
@@ -81,7 +81,8 @@ func TestAnObserversContextNeverEnds(t *testing.T) {
 	var told context.Context
 	c := &Client{}
 	c.Config.Observer = &lock.Observer{AcquireEnd: func(ctx context.Context, _ lock.AcquireEvent) { told = ctx }}
-	_, _ = c.observe(ctx, &Target{c: c, Lock: lock.Lock{Of: &c.Keyspace, Set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}}, false).end(nil, ctx.Err())
+	o, _ := c.observe(ctx, &Target{c: c, Lock: lock.Lock{Of: &c.Keyspace, Set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}}, false)
+	_, _ = o.end(nil, ctx.Err())
 	if _, ends := told.Deadline(); ends || told.Err() != nil || told.Done() != nil || told.Value(key{}) != "value" {
 		t.Errorf("%v", told)
 	}

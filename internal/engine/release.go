@@ -24,8 +24,8 @@ func (l *holdLease) Release(ctx context.Context) error {
 // release is Release, with how a party ends. It ends the lease before it waits for anything.
 func (l *holdLease) release(ctx context.Context, how ending) error {
 	c := l.g.l.c
-	c.beginTelling()
-	defer c.endTelling()
+	c.Tasks.Begin() // Close waits until observers are told
+	defer c.Tasks.End()
 	first, done, err := l.giveUp(true, how)
 	if done {
 		l.flush()
@@ -248,9 +248,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		return prior{released: t.answered}, false, nil
 	}
 	if h.state != over && h.removeLease(l) { // also if the client closes
-		l.end(lock.ErrReleased)
-		l.endObserved(lock.HandoverNone, nil)
-		l.released = true
+		l.leave(lock.HandoverNone)
 		h.retireIfIdle()
 		return prior{}, true, nil
 	}
@@ -267,9 +265,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 			return prior{landed: h.landed}, false, nil
 		}
 		if next != nil && h.flying == 0 {
-			l.end(lock.ErrReleased)
-			l.endObserved(lock.HandoverLocal, nil)
-			l.released = true
+			l.leave(lock.HandoverLocal)
 			h.passed++ // more is not nil, since a fence is reserved
 			h.queue.pass(next, h.nextLease())
 			return prior{}, true, nil

@@ -222,6 +222,16 @@ func (h *hold) sendOnce(q codec.Request[codec.Reply]) (lock.Answer[codec.Reply],
 	})
 }
 
+// keepFor asks the server to keep the lock for ttl, and claims the lock again if the server has lost its data.
+func (h *hold) keepFor(ctx context.Context, op string, ttl time.Duration, detaching bool) (lock.Answer[codec.Reply], error) {
+	rq := lock.Request{Op: op, Lock: &h.l.Lock, Durable: true}
+	a, _, err := lock.Ask(ctx, rq, h.renewal(ttl, 0))
+	if again := h.reassertion(a, err, ttl, detaching); again != nil {
+		a, _, err = lock.Ask(ctx, rq, again)
+	}
+	return a, err
+}
+
 // reassertion returns the request that claims the lock again after a renewal was answered "absent": the server may have lost its data. It
 // returns nil if that must not be sent: in Strict mode, which has its quarantine; and for a key shared with other programs, since one of
 // them may have held the lock meanwhile without leaving a trace. While the hold is being detached, only detach sends it: the token of a

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -13,41 +12,29 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// RWMutex is holdfast.RWMutex. Its sides are two kinds of one lock: a reader weighs 1, a writer all of it.
-type RWMutex struct {
-	read, write *Target
+// Sides returns the sides of the read-write lock of that name. They are two kinds of one lock: a reader weighs 1, a writer all of it. The
+// options apply to both.
+func (c *Client) Sides(name string, opts []kind.Option) (read, write *Target) {
+	return c.Mutex(name, slices.Concat(opts, []kind.Option{kind.Of(&kind.Reader, kind.Everything, 1)})...),
+		c.Mutex(name, slices.Concat(opts, []kind.Option{kind.Of(&kind.Writer, kind.Everything, kind.Everything)})...)
 }
 
-// RWMutex returns the read-write lock of that name. The options apply to both sides.
-func (c *Client) RWMutex(name string, opts ...kind.Option) *RWMutex {
-	return &RWMutex{
-		read:  c.Mutex(name, slices.Concat(opts, []kind.Option{kind.Of(&kind.Reader, kind.Everything, 1)})...),
-		write: c.Mutex(name, slices.Concat(opts, []kind.Option{kind.Of(&kind.Writer, kind.Everything, kind.Everything)})...),
-	}
-}
-
-// Reader returns the lock that readers acquire, with further options, such as a TTL of their own.
-func (rw *RWMutex) Reader(opts ...kind.Option) Lock { return rw.read.With(opts...) }
-
-// Writer returns the lock that writers acquire, with further options.
-func (rw *RWMutex) Writer(opts ...kind.Option) Lock { return rw.write.With(opts...) }
-
-// Downgrade is holdfast.RWMutex.Downgrade.
-func (rw *RWMutex) Downgrade(ctx context.Context, writer Lease) (Lease, error) {
-	lease, err := mustBe(writer, rw.write, "Downgrade", "writer")
+// Downgrade is holdfast.RWMutex.Downgrade: it turns a lease of write into one of read.
+func Downgrade(ctx context.Context, writer Lease, write, read *Target) (Lease, error) {
+	lease, err := mustBe(writer, write, "Downgrade", "writer")
 	if err != nil {
 		return nil, err
 	}
-	return lease.changeSeen(ctx, rw.read, false)
+	return lease.changeSeen(ctx, read, false)
 }
 
-// TryUpgrade is holdfast.RWMutex.TryUpgrade.
-func (rw *RWMutex) TryUpgrade(ctx context.Context, reader Lease) (Lease, error) {
-	lease, err := mustBe(reader, rw.read, "TryUpgrade", "readers")
+// TryUpgrade is holdfast.RWMutex.TryUpgrade: it turns a lease of read into one of write.
+func TryUpgrade(ctx context.Context, reader Lease, read, write *Target) (Lease, error) {
+	lease, err := mustBe(reader, read, "TryUpgrade", "readers")
 	if err != nil {
 		return nil, err
 	}
-	return lease.changeSeen(ctx, rw.write, true)
+	return lease.changeSeen(ctx, write, true)
 }
 
 // mustBe returns l if it is a lease of want. Otherwise the error names the operation, what, and the side whose lease it needs.
@@ -64,8 +51,8 @@ func mustBe(l Lease, want *Target, what, side string) (*holdLease, error) {
 
 // changeSeen is changeMode, and tells observers of an acquire of the other side, during which this lease is released.
 func (l *holdLease) changeSeen(ctx context.Context, as *Target, try bool) (Lease, error) {
-	o := as.c.observe(ctx, as, try)
-	next, err := l.changeMode(o.within(ctx), as)
+	o, ctx := as.c.observe(ctx, as, try)
+	next, err := l.changeMode(ctx, as)
 	l.flush()
 	return o.end(leased(next, err))
 }
@@ -74,20 +61,23 @@ func (l *holdLease) changeSeen(ctx context.Context, as *Target, try bool) (Lease
 func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, error) {
 	h, c := l.g, as.c
 	as = &Target{lock.Lock{Of: as.Of, Keys: as.Keys, Set: as.Set.Inheriting(h.l.Set)}, c}
-	if err := l.Err(); err != nil {
-		return nil, err
+	toReader := as.Set.Kind == &kind.Reader
+	var joined error = &lock.HeldError{Name: as.Name()} // as when other processes are readers, of which the server names none
+	if toReader {
+		joined = l.nestedError("downgraded")
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if err := l.beginChange(as); err != nil {
+	if err := l.beginChange(ctx, joined, func(clock.Instant) {
+		if toReader {
+			l.leave(lock.HandoverNone)
+		}
+	}); err != nil {
 		return nil, err
 	}
 	a, unanswered, err := lock.Ask(ctx, lock.Request{Op: "weigh", Lock: &as.Lock, Durable: true},
 		codec.Weigh(as.Ref(), h.attempt.token(), as.Set.Weight, h.fence(), l.fence))
 	if err != nil {
 		// A writer that becomes a reader has nothing to go back to: its lease has ended.
-		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && as.Set.Kind != &kind.Reader {
+		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && !toReader {
 			return nil, l.undoChange(err)
 		}
 		return nil, l.abortChange(err)
@@ -103,33 +93,38 @@ func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, err
 	return l.finishChange(as, a)
 }
 
-// beginChange freezes the hold while its mode is changed: it is not renewed, passed on or joined. Renewals under way may be answered as if
-// this process had lost the lock.
-func (l *holdLease) beginChange(as *Target) error {
+// beginChange freezes the hold while its mode is changed or its lease is detached: it is not renewed, passed on or joined. Renewals under
+// way may be answered as if this process had lost the lock. If the hold has other leases, beginChange returns joined. Otherwise it calls
+// prepare, with the time, while it holds the mutexes.
+func (l *holdLease) beginChange(ctx context.Context, joined error, prepare func(now clock.Instant)) error {
 	h := l.g
 	h.queue.lock()
 	defer h.queue.unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.check()
+	now := clock.Now()
+	l.checkAt(now)
 	switch {
 	case l.over:
 		return l.ended()
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case h.state == changing:
-		return fmt.Errorf("%w: lock %q: the lease is being changed already", lock.ErrInvalid, as.Name())
-	case len(h.others) > 0 && as.Set.Kind == &kind.Reader:
-		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", lock.ErrInvalid, as.Name())
+		return fmt.Errorf("%w: lock %q: the lease is being changed or detached already", lock.ErrInvalid, l.Name())
+	// mutants: detach-nested
 	case len(h.others) > 0:
-		return &lock.HeldError{Name: as.Name(), Holder: lock.Holder{Owner: as.Set.Owner, Host: as.c.Host, PID: os.Getpid(), Grant: h.grant().id}}
+		return joined
 	}
-	if as.Set.Kind == &kind.Reader {
-		l.end(lock.ErrReleased)
-		l.endObserved(lock.HandoverNone, nil)
-		l.released = true
-	}
+	prepare(now)
+	// mutants: detach-freezes
 	h.before, h.state, h.renewAfter = h.state, changing, 0
 	h.plan()
 	return nil
+}
+
+// nestedError returns the error of a lease within which others were acquired, and which therefore cannot be changed as done says.
+func (l *holdLease) nestedError(done string) error {
+	return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be %s before that is released", lock.ErrInvalid, l.Name(), done)
 }
 
 // undoChange ends a change that changed nothing. It returns why, or the lease's error if the lease has ended.
@@ -197,9 +192,7 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdL
 		h.lose(&lock.LostError{Name: as.Name(), Reason: lock.LossExpired})
 		return nil, &exec.Failure{Op: "weigh", Name: as.Name(), Server: as.c.Server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 	}
-	l.end(lock.ErrReleased)
-	l.endObserved(lock.HandoverNone, nil)
-	l.released = true
+	l.leave(lock.HandoverNone)
 	h.stop()
 	h.mu.Unlock()
 
@@ -216,6 +209,3 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdL
 	h.uncount()
 	return lease, nil
 }
-
-// String names the lock, for people.
-func (rw *RWMutex) String() string { return fmt.Sprintf("holdfast.RWMutex(%q)", rw.read.Name()) }

@@ -37,8 +37,8 @@ func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error
 	if !single || !l.lock().Set.Carriable() {
 		return nil, fmt.Errorf("%w: lock %q: only a lease of a Mutex or MutexKey can be detached", lock.ErrInvalid, lease.Name())
 	}
-	l.g.l.c.beginTelling()
-	defer l.g.l.c.endTelling()
+	l.g.l.c.Tasks.Begin() // Close waits until observers are told
+	defer l.g.l.c.Tasks.End()
 	t, err := l.detach(ctx, ttl)
 	l.flush()
 	return t, err
@@ -53,69 +53,23 @@ func (l *holdLease) detach(ctx context.Context, ttl time.Duration) (*Ticket, err
 	if err := c.checkTerm("Detach for", l.Name(), ttl); err != nil {
 		return nil, err
 	}
-	if err := l.Err(); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	term, err := l.beginDetach(ttl)
+	var term time.Duration
+	err := l.beginChange(ctx, l.nestedError("detached"), func(now clock.Instant) {
+		// While the lock is the token's, a late copy of its acquire changes nothing.
+		// mutants: detach-term
+		term = max(ttl, h.remainingAt(now), h.l.c.untilTombstone(h.l, h.attempt.unanswered))
+		// Even if no ticket is made, the server may keep the lock for that long.
+		h.extended = h.extended || term > h.l.Set.TTL
+	})
 	if err != nil {
 		return nil, err
 	}
-	rq := lock.Request{Op: "detach", Lock: &h.l.Lock, Durable: true}
-	a, _, err := lock.Ask(ctx, rq, h.renewal(term, 0))
-	if again := h.reassertion(a, err, term, true); again != nil {
-		a, _, err = lock.Ask(ctx, rq, again)
-	}
+	a, err := h.keepFor(ctx, "detach", term, true)
 	if err != nil {
 		return nil, l.undoChange(err)
 	}
-	return l.finishDetach(a)
-}
-
-// beginDetach stops renewals and hand-overs, and returns how long the server should keep the lock.
-func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err error) {
-	h := l.g
-	h.queue.lock()
-	defer h.queue.unlock()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := clock.Now()
-	l.checkAt(now)
-	switch {
-	case l.over:
-		return 0, l.ended()
-	case h.state == changing:
-		return 0, fmt.Errorf("%w: lock %q: the lease is being detached already", lock.ErrInvalid, l.Name())
-	// mutants: detach-nested
-	case len(h.others) > 0:
-		return 0, fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be detached before that is released", lock.ErrInvalid, l.Name())
-	}
-	// While the lock is the token's, a late copy of its acquire changes nothing.
-	// mutants: detach-term
-	term = max(ttl, h.remainingAt(now), h.l.c.untilTombstone(h.l, h.attempt.unanswered))
-	// Even if no ticket is made, the server may keep the lock for that long.
-	h.extended = h.extended || term > h.l.Set.TTL
-	// mutants: detach-freezes
-	h.before, h.state, h.renewAfter = h.state, changing, 0
-	h.plan()
-	return term, nil
-}
-
-// untilTombstone returns how long, from now, a tombstone with that time lasts.
-func (c *Client) untilTombstone(l *Target, tombstone int64) time.Duration {
-	if tombstone == 0 {
-		return 0
-	}
-	return max(time.Duration(tombstone-c.Server.Time(l.Slot()))*time.Microsecond, 0)
-}
-
-// finishDetach ends the lease if the server keeps the lock, and makes the ticket.
-func (l *holdLease) finishDetach(a lock.Answer[codec.Reply]) (*Ticket, error) {
-	h, c := l.g, l.g.l.c
 	t, err := l.leaveBehind(a)
-	if t == nil {
+	if err != nil {
 		return nil, l.undoChange(err)
 	}
 	// mutants: follower-of-detached
@@ -129,8 +83,16 @@ func (l *holdLease) finishDetach(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	return t, nil
 }
 
-// leaveBehind ends the lease and its hold without releasing the lock, and returns the ticket. It returns nil if the server does not keep
-// the lock, or if the lease had ended earlier.
+// untilTombstone returns how long, from now, a tombstone with that time lasts.
+func (c *Client) untilTombstone(l *Target, tombstone int64) time.Duration {
+	if tombstone == 0 {
+		return 0
+	}
+	return max(time.Duration(tombstone-c.Server.Time(l.Slot()))*time.Microsecond, 0)
+}
+
+// leaveBehind ends the lease and its hold without releasing the lock, and returns the ticket. It returns an error if the server does not
+// keep the lock, or if the lease had ended earlier.
 func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
 	h.queue.lock()
@@ -157,9 +119,7 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 		c.detached.add(h.attempt.token(), c.Server.Time(h.l.Slot()))
 	}
 	// mutants: detach-ends
-	l.end(lock.ErrReleased)
-	l.endObserved(lock.HandoverNone, nil)
-	l.released = true
+	l.leave(lock.HandoverNone)
 	// mutants: detach-stops
 	h.stop()
 	h.queue.releaseLocked(h)
@@ -172,34 +132,27 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 // detachments are the tokens that waited for their locks in this process and have since been detached. A late message that grants such a
 // token its lock must not make the client release the lock, which belongs to the ticket.
 type detachments struct {
-	mu            sync.Mutex
-	recent, older map[string]struct{}
-	dropped       int64 // server time, µs, by which all tokens dropped from both maps had been detached
+	mu      sync.Mutex
+	tokens  recent[string]
+	dropped int64 // server time, µs, by which all tokens that were forgotten had been detached
 }
-
-// maxDetached bounds how many tokens are remembered.
-const maxDetached = 1000
 
 // add notes that a token had been detached by that server time, in µs.
 func (d *detachments) add(token string, now int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.recent == nil || len(d.recent) >= maxDetached/2 {
-		if len(d.older) > 0 {
-			d.dropped = max(d.dropped, now)
-		}
-		d.older, d.recent = d.recent, map[string]struct{}{}
+	if d.tokens.add(token) {
+		d.dropped = max(d.dropped, now)
 	}
-	d.recent[token] = struct{}{}
 }
 
 // mayHave reports whether the token of a message, sent at that server time in µs, may have been detached since.
 func (d *detachments) mayHave(token string, sent int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, recent := d.recent[token]
-	_, older := d.older[token]
-	return recent || older || sent <= d.dropped
+	_, newer := d.tokens.newer[token] // has could forget other tokens
+	_, older := d.tokens.older[token]
+	return newer || older || sent <= d.dropped
 }
 
 // carried returns the lock that a ticket is for, with these options.
@@ -225,9 +178,9 @@ func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...kind.Option) (Lea
 	if err != nil {
 		return nil, err
 	}
-	o := c.observe(ctx, l, true)
+	o, ctx := c.observe(ctx, l, true)
 	o.came(lock.HandoverServer)
-	return o.end(leased(l.adopt(o.within(ctx), t)))
+	return o.end(leased(l.adopt(ctx, t)))
 }
 
 // adopt is Adopt without telling observers.

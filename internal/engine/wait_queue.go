@@ -27,17 +27,20 @@ type waitQueue struct {
 	unansweredSince clock.Reading // when the server began to owe this queue an answer; zero if it owes none
 	current         *hold         // this process's hold, acquired through this queue; for locks with one holder
 	readers         *hold         // the readers' latest hold
-	contention      *contention   // nil until somebody has to wait
+	contention      *contention   // &noContention until somebody has to wait
 }
 
 // contention is the state that a queue needs once somebody waits in it.
 type contention struct {
-	first, last *waiter
+	line        waiter    // is no waiter: its neighbours in the ring of waiters are the first and the last
 	acquirer    *acquirer // nil if none is running
 	lastFailure error     // error of the latest request to fail since waitQueue.unansweredSince; nil if none did
 	follower    *follower // to be queued when current is released; or nil
 	restsUntil  time.Time // when the server's quarantine ends; zero if there was none when last asked
 }
+
+// noContention is shared by all queues without a contention of their own. It is never written to.
+var noContention contention
 
 // queue returns the lock's wait queue with a new reference, which the caller must use up.
 func (l *Target) queue() *waitQueue {
@@ -46,7 +49,7 @@ func (l *Target) queue() *waitQueue {
 	defer c.mu.Unlock()
 	wq := c.queues.Get(key)
 	if wq == nil {
-		wq = &waitQueue{l: l}
+		wq = &waitQueue{l: l, contention: &noContention}
 		c.queues.Set(key, wq)
 	}
 	wq.refs++
@@ -81,36 +84,14 @@ func (wq *waitQueue) unlock() {
 	}
 }
 
-// needContention returns wq.contention, and makes it if it is nil. The caller holds wq.mu.
+// needContention returns wq.contention, and makes it if the queue has none of its own. The caller holds wq.mu.
 func (wq *waitQueue) needContention() *contention {
-	if wq.contention == nil {
-		wq.contention = &contention{}
+	if wq.contention == &noContention {
+		own := &contention{}
+		own.line.ahead, own.line.after = &own.line, &own.line
+		wq.contention = own
 	}
 	return wq.contention
-}
-
-// acquirer returns the running acquirer, or nil. The caller holds wq.mu.
-func (wq *waitQueue) acquirer() *acquirer {
-	if wq.contention == nil {
-		return nil
-	}
-	return wq.contention.acquirer
-}
-
-// lastFailure returns the error of the latest request to fail since the server began to owe an answer; nil if none did. The caller holds
-// wq.mu.
-func (wq *waitQueue) lastFailure() error {
-	if wq.contention == nil {
-		return nil
-	}
-	return wq.contention.lastFailure
-}
-
-// isHeld reports whether the queue has a hold that is not over.
-func (wq *waitQueue) isHeld() bool {
-	wq.mu.Lock()
-	defer wq.mu.Unlock()
-	return wq.current.isLive()
 }
 
 func (wq *waitQueue) waiting() int { return int(wq.count.Load()) }
@@ -125,7 +106,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*ho
 			return lease, nil
 		}
 	}
-	if wq.asking || wq.acquirer() != nil || wq.current != nil || wq.waiting() > 0 {
+	if wq.asking || wq.contention.acquirer != nil || wq.current != nil || wq.waiting() > 0 {
 		w, holder := wq.enter(ctx, l)
 		wq.mu.Unlock()
 		wq.l.c.observing(ctx).wait(0, holder)
@@ -144,10 +125,12 @@ func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*ho
 // wq.mu.
 func (wq *waitQueue) enter(ctx context.Context, l *Target) (*waiter, *lock.Holder) {
 	w := wq.l.c.newWaiter(ctx, l)
-	wq.pushBack(w)
+	wq.insert(w, wq.needContention().line.ahead)
 	if !wq.asking {
 		wq.startAcquirer(nil, false)
-		wq.acquirer().join(l)
+		if l.Set.Kind.ByOwner {
+			wq.contention.acquirer.lookOnceMore()
+		}
 	}
 	return w, wq.holderHere(l)
 }
@@ -207,7 +190,7 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 	wq.asking = false
 	wq.noteOutcome(nil)
 	w := wq.l.c.newWaiter(ctx, a.l)
-	wq.pushFront(w)
+	wq.insert(w, &wq.needContention().line)
 	if got.Word == codec.Quarantined {
 		wq.noteQuarantine(got.Refusal.Quarantine)
 	}
@@ -217,7 +200,7 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 		return w
 	}
 	wq.startAcquirer(a, true)
-	wq.acquirer().standing = &standing{a, got.Place, by}
+	wq.contention.acquirer.standing = &standing{a, got.Place, by}
 	return w
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
@@ -13,8 +14,7 @@ import (
 type waiter struct {
 	ctx          context.Context
 	l            *Target
-	queued       bool // true until the waiter leaves the queue; it then gets a result, unless it left by itself
-	ahead, after *waiter
+	ahead, after *waiter // nil once the waiter has left the queue; it then gets a result, unless it left by itself
 	results      chan result
 }
 
@@ -46,7 +46,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 		}
 	}
 	wq.mu.Lock()
-	served := !w.queued
+	served := w.after == nil
 	err := wq.unheard(ctx, w.l)
 	if !served {
 		wq.withdraw(w)
@@ -72,7 +72,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, error) {
 	wq.mu.Lock()
 	var looked <-chan struct{}
-	if acq := wq.acquirer(); acq != nil && wq.head() == w {
+	if acq := wq.contention.acquirer; acq != nil && wq.head() == w {
 		looked = acq.lookOnceMore()
 	}
 	wq.mu.Unlock()
@@ -85,15 +85,15 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 		}
 	}
 	wq.mu.Lock()
-	if !w.queued {
+	if w.after == nil {
 		wq.mu.Unlock()
 		return w.take(<-w.results)
 	}
 	defer wq.mu.Unlock()
 	wq.withdraw(w)
 	switch {
-	case wq.lastFailure() != nil:
-		return nil, wq.lastFailure()
+	case wq.contention.lastFailure != nil:
+		return nil, wq.contention.lastFailure
 	case wq.unansweredSince != 0 && ctx.Err() != nil:
 		return nil, wq.l.c.Server.Unheard(ctx, "acquire", w.l.Name(), wq.unansweredSince.Time())
 	}
@@ -125,7 +125,7 @@ func (wq *waitQueue) noteOutcome(err error) {
 		return
 	}
 	wq.unansweredSince = 0
-	if wq.contention != nil {
+	if wq.contention.lastFailure != nil {
 		wq.contention.lastFailure = nil
 	}
 }
@@ -134,8 +134,8 @@ func (wq *waitQueue) noteOutcome(err error) {
 // quarantine; otherwise nil. The caller holds wq.mu.
 func (wq *waitQueue) unheard(ctx context.Context, l *Target) error {
 	switch {
-	case wq.lastFailure() != nil:
-		return exec.EndedBy(ctx, wq.lastFailure())
+	case wq.contention.lastFailure != nil:
+		return exec.EndedBy(ctx, wq.contention.lastFailure)
 	case wq.unansweredSince != 0 && wq.l.c.Server.IsSilent(wq.unansweredSince.Time()):
 		return wq.l.c.Server.Unheard(ctx, "acquire", l.Name(), wq.unansweredSince.Time())
 	}
@@ -162,59 +162,30 @@ func (w *waiter) recycle() {
 	pool.Put(w)
 }
 
-// pushBack adds a waiter at the back of the queue. The caller holds wq.mu.
-func (wq *waitQueue) pushBack(w *waiter) {
-	line := wq.needContention()
-	w.queued, w.ahead = true, line.last
-	if line.last == nil {
-		line.first = w
-	} else {
-		line.last.after = w
-	}
-	line.last = w
-	wq.count.Add(1)
-}
-
-// pushFront adds a waiter at the front of the queue. The caller holds wq.mu.
-func (wq *waitQueue) pushFront(w *waiter) {
-	line := wq.needContention()
-	w.queued, w.after = true, line.first
-	if line.first == nil {
-		line.last = w
-	} else {
-		line.first.ahead = w
-	}
-	line.first = w
+// insert adds a waiter behind another, or behind the line at the front of the queue. The caller holds wq.mu.
+func (wq *waitQueue) insert(w, behind *waiter) {
+	w.ahead, w.after = behind, behind.after
+	behind.after.ahead, behind.after = w, w
 	wq.count.Add(1)
 }
 
 // remove takes w out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) remove(w *waiter) {
-	line := wq.contention
-	if w.ahead == nil {
-		line.first = w.after
-	} else {
-		w.ahead.after = w.after
-	}
-	if w.after == nil {
-		line.last = w.ahead
-	} else {
-		w.after.ahead = w.ahead
-	}
-	w.queued, w.ahead, w.after = false, nil, nil
+	w.ahead.after, w.after.ahead = w.after, w.ahead
+	w.ahead, w.after = nil, nil
 	wq.count.Add(-1)
 	// The acquirer need not notice a new head that wants the same lease.
-	if head := wq.head(); line.acquirer != nil && (head == nil || !head.l.interchangeable(w.l)) {
-		line.acquirer.wake()
+	if head, acq := wq.head(), wq.contention.acquirer; acq != nil && (head == nil || !head.l.interchangeable(w.l)) {
+		acq.wakeups.wake()
 	}
 }
 
 // head returns the first waiter, or nil. The caller holds wq.mu.
 func (wq *waitQueue) head() *waiter {
-	if wq.contention == nil {
-		return nil
+	if first := wq.contention.line.after; first != &wq.contention.line {
+		return first
 	}
-	return wq.contention.first
+	return nil
 }
 
 // successor returns the waiter to which a lease of h may be passed on now, or nil. The waiter must want just what the holder has. A fence
@@ -251,7 +222,9 @@ func (wq *waitQueue) deliver(h *hold) bool {
 	if w == nil || !w.l.interchangeable(h.l) {
 		return false
 	}
-	wq.noteQuarantine(0)
+	if wq.l.c.Config.Strict {
+		wq.noteQuarantine(0)
+	}
 	wq.remove(w) // before keep, which would count it as waiting
 	came := lock.HandoverNone
 	if h.attempt.enqueued {
@@ -286,7 +259,76 @@ func (wq *waitQueue) failHead(l *Target, err error) {
 // withdraw takes a waiter that has not been served out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) withdraw(w *waiter) {
 	wq.remove(w)
-	if acq := wq.acquirer(); acq != nil && acq.leaving == nil && wq.waiting() == 0 {
+	if acq := wq.contention.acquirer; acq != nil && acq.leaving == nil && wq.waiting() == 0 {
 		acq.leaving = wq.l.c.Departing.Add(w.l.Keys.Queue)
 	}
+}
+
+// In a quarantine, waiters queue as they do for a lock that is held, and get the same answer. When a waiter's context ends, its error has
+// to mention the quarantine, but then it is too late to ask the server. So the server is asked while they wait.
+
+const (
+	// quarantineLook is how long waiters wait before the server is asked about a quarantine. Most hand-overs come sooner, and then cost no
+	// extra command.
+	quarantineLook = 20 * time.Millisecond
+
+	// quarantineKnown is how long a client believes that there is no quarantine. Each grant to a waiter shows that there is none.
+	quarantineKnown = time.Second
+)
+
+// untilLook returns how long a waiter waits before the server is asked about a quarantine.
+func (c *Client) untilLook() time.Duration {
+	return max(quarantineLook, quarantineKnown-clock.Mono().Sub(clock.Reading(c.grantingAt.Load())))
+}
+
+// lookForQuarantine asks the server, with a try, whether it is in quarantine: only a try is told. If the try is granted the lock, the first
+// waiter gets it.
+func (wq *waitQueue) lookForQuarantine(l *Target) {
+	ctx, cancel := context.WithTimeout(context.Background(), wq.l.c.Server.AnswerGrace())
+	defer cancel()
+	a := l.newAttempt()
+	got, err := a.ask(ctx, codec.Try, 1)
+	switch {
+	case err != nil:
+	case got.hold != nil:
+		if wq.deliver(got.hold) {
+			return
+		}
+		a = &got.hold.attempt
+	default:
+		wq.mu.Lock()
+		wq.noteQuarantine(got.quarantine())
+		wq.mu.Unlock()
+	}
+	a.abandon()
+}
+
+// noteQuarantine notes for how long the server of a Strict client grants nothing; 0 means that it is not in quarantine. The caller holds
+// wq.mu.
+func (wq *waitQueue) noteQuarantine(left time.Duration) {
+	grantingAt := clock.Mono()
+	switch {
+	case left > 0:
+		grantingAt = 0
+		wq.needContention().restsUntil = time.Now().Add(left)
+	case wq.contention != &noContention:
+		wq.contention.restsUntil = time.Time{}
+	}
+	wq.l.c.grantingAt.Store(int64(grantingAt))
+}
+
+// quarantine returns for how much longer the server grants nothing, as it has replied.
+func (g grantOrReply) quarantine() time.Duration {
+	if g.Word != codec.Quarantined {
+		return 0
+	}
+	return g.Refusal.Quarantine
+}
+
+// quarantineLeft returns for how much longer the server grants nothing; 0 if the queue knows of no quarantine. The caller holds wq.mu.
+func (wq *waitQueue) quarantineLeft() time.Duration {
+	if wq.contention.restsUntil.IsZero() {
+		return 0
+	}
+	return max(time.Until(wq.contention.restsUntil).Round(time.Millisecond), 0)
 }

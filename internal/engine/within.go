@@ -12,8 +12,7 @@ import (
 // within is a context that carries a lease. Calls with it, or with a context made from it, are made within the lease.
 type within struct {
 	context.Context
-	lease *holdLease  // nil if it is a JointLease
-	multi *JointLease // or nil
+	lease Lease
 }
 
 // withinKey is the key under which a within finds itself.
@@ -26,23 +25,11 @@ func (w *within) Value(key any) any {
 	return w.Context.Value(key)
 }
 
-// leases returns the leases that this context carries, without those of its parent.
-func (w *within) leases() []*holdLease {
-	if w.multi != nil {
-		return w.multi.snapshot()
-	}
-	return []*holdLease{w.lease}
-}
+// Within implements Lease.
+func (l *holdLease) Within(ctx context.Context) context.Context { return &within{ctx, l} }
 
 // Within implements Lease.
-func (l *holdLease) Within(ctx context.Context) context.Context {
-	return &within{Context: ctx, lease: l}
-}
-
-// Within implements Lease.
-func (m *JointLease) Within(ctx context.Context) context.Context {
-	return &within{Context: ctx, multi: m}
-}
+func (m *JointLease) Within(ctx context.Context) context.Context { return &within{ctx, m} }
 
 // outer returns the innermost held lease, of those carried by ctx, within which l can be acquired again (Reentrant), or nil. It returns
 // ErrDeadlock if an acquire of l would wait for a lease that ctx carries.
@@ -50,7 +37,7 @@ func (l *Target) outer(ctx context.Context) (*holdLease, error) {
 	w, _ := ctx.Value(withinKey{}).(*within)
 	var own []*holdLease // leases of l that may leave too little room for another
 	for ; w != nil; w, _ = w.Context.Value(withinKey{}).(*within) {
-		for _, lease := range w.leases() {
+		for _, lease := range w.lease.singles() {
 			switch {
 			// mutants: ended-lease
 			case !lease.isOf(l) || lease.Err() != nil:
@@ -120,4 +107,27 @@ func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 		return nil
 	}
 	return fmt.Errorf("%w: lock %q: %d of %d are wanted within leases that have %d of them", lock.ErrDeadlock, l.Name(), l.Set.Weight, room, taken)
+}
+
+// reenter makes another lease within the lease of l that ctx carries. It returns nil if ctx carries none that is held, and ErrDeadlock if
+// an acquire of l would wait for a lease that ctx carries.
+func (l *Target) reenter(ctx context.Context) (*holdLease, error) {
+	outer, err := l.outer(ctx)
+	if outer == nil {
+		return nil, err
+	}
+	h := outer.g
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case outer.over:
+		return nil, nil
+	case h.state == changing:
+		return nil, fmt.Errorf("%w: lock %q cannot be acquired again while its lease is being upgraded, downgraded or detached", lock.ErrInvalid, l.Name())
+	case l.Set.MaxDepth > 0 && int(outer.depth)+1 >= l.Set.MaxDepth:
+		return nil, fmt.Errorf("%w: lock %q: its leases are nested %d deep already, the most that MaxDepth allows", lock.ErrDepth, l.Name(), l.Set.MaxDepth)
+	}
+	lease := h.join(outer.fence)
+	lease.depth = outer.depth + 1
+	return lease, nil
 }

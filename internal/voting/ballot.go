@@ -19,7 +19,7 @@ type ballot struct {
 	timer *time.Timer   // the node timeout; once a majority has granted, the grace for the others
 	news  chan struct{} // has an item when there may be enough votes
 
-	free []freeVote // not changed once all nodes have been asked
+	free []vote // by nodes' own commands; not changed once all nodes have been asked
 
 	mu      sync.Mutex
 	votes   []vote
@@ -28,12 +28,6 @@ type ballot struct {
 	said    int  // votes that granted, or said that others have or want the lock
 	inGrace bool // the timer measures the grace
 	over    bool // the grace has ended, or nobody waits for a majority any more
-}
-
-// freeVote is a vote by a node's own commands.
-type freeVote struct {
-	vote
-	*engine.FreeVote
 }
 
 // poll asks all nodes for the lock.
@@ -62,8 +56,8 @@ func (p *ballot) ask(ctx context.Context, i int) {
 		p.count(v)
 		return
 	}
-	if f := p.q.askFree(ctx, p.l, v, p.terms, p.count); f != nil {
-		p.free = append(p.free, freeVote{v, f})
+	if p.q.askFree(ctx, p.l, v, p.terms, p.count) {
+		p.free = append(p.free, v)
 		return
 	}
 	over := func() {}
@@ -97,7 +91,7 @@ func (p *ballot) count(v vote) {
 	}
 	if v.a.IsGranted() && p.granted == p.q.need && !p.over {
 		p.inGrace = true
-		p.timer.Reset(p.l.first().SlowNodeGrace(p.begun))
+		p.timer.Reset(p.l.first().Set.SlowNodeGrace(p.begun))
 	}
 	if p.isEnough() {
 		select {
@@ -150,9 +144,9 @@ func (p *ballot) wait(ctx context.Context) bool {
 
 // leave gives up the votes by nodes' own commands that are still missing.
 func (p *ballot) leave() {
-	for _, f := range p.free {
-		if left, err := f.Leave(); left {
-			p.count(p.q.unanswered(p.l, f.vote, err, 0))
+	for _, v := range p.free {
+		if left, err := v.a.Leave(); left {
+			p.count(p.q.unanswered(p.l, v, err, 0))
 		}
 	}
 }

@@ -202,23 +202,13 @@ func (q *Quorum) contested(op, name string, i int, holder *lock.Holder) error {
 	return q.failure(op, name, i, nil, contestedError{text})
 }
 
-// errUnconnected is the error of a node that has not been reached yet.
-var errUnconnected = errors.New("it was not reached yet")
-
-// errUnasked marks a node that was not asked.
-var errUnasked = errors.New("not asked")
-
-// errHangs is the error of a node that is not asked because too many requests to it are unanswered.
-var errHangs = errors.New("earlier requests for the lock are unanswered still")
-
-// errBehind is the error of a node that is new or has restarted.
-var errBehind = errors.New("it has restarted, and has not been told yet which fences the others have granted")
-
-// errTogether is the error of a node that has restarted together with a majority, if not all nodes have answered.
-var errTogether = errors.New("it has restarted together with a majority, and is told the fences once all nodes answer")
-
-// errNew is the error of nodes that are behind with a majority, if one of them has lost its data.
-var errNew = errors.New("it is new or has lost its data, or it restarted together with a majority, one of which has lost its data")
-
-// errGone is the error of a node that lost the lock before it learned the fence.
-var errGone = errors.New("it granted the lock, and has it no more")
+// What is wrong with nodes.
+var (
+	errUnconnected = errors.New("it was not reached yet")
+	errUnasked     = errors.New("not asked") // no error: marks a node that was not asked
+	errHangs       = errors.New("earlier requests for the lock are unanswered still")
+	errBehind      = errors.New("it has restarted, and has not been told yet which fences the others have granted")
+	errTogether    = errors.New("it has restarted together with a majority, and is told the fences once all nodes answer")
+	errNew         = errors.New("it is new or has lost its data, or it restarted together with a majority, one of which has lost its data")
+	errGone        = errors.New("it granted the lock, and has it no more")
+)

@@ -16,9 +16,9 @@ import (
 type mutex struct {
 	q     *Quorum
 	name  string
-	c     *engine.Client     // the first node's
-	parts []*engine.NodeLock // by node
-	err   error              // what is wrong with the name or options
+	c     *engine.Client   // the first node's
+	parts []*engine.Target // by node
+	err   error            // what is wrong with the name or options
 }
 
 func (q *Quorum) newLock(name string, opts []kind.Option) *mutex {
@@ -29,19 +29,19 @@ func (q *Quorum) newLock(name string, opts []kind.Option) *mutex {
 	for _, c := range q.clients {
 		l.parts = append(l.parts, c.NodeLock(name, owner, opts))
 	}
-	l.err = l.first().Err()
+	l.err = l.first().Set.Err
 	return l
 }
 
 // first returns the lock on the first node. The options are the same on all nodes.
-func (l *mutex) first() *engine.NodeLock { return l.parts[0] }
+func (l *mutex) first() *engine.Target { return l.parts[0] }
 
 func (l *mutex) Name() string { return l.name }
 
 func (l *mutex) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
 
 // key returns the lock's key, which is the same on all nodes.
-func (l *mutex) key() string { return l.first().Key() }
+func (l *mutex) key() string { return l.first().Keys.Lock }
 
 func (l *mutex) Acquire(ctx context.Context) (engine.Lease, error) {
 	return l.AcquireBy(ctx, time.Time{})
@@ -49,7 +49,7 @@ func (l *mutex) Acquire(ctx context.Context) (engine.Lease, error) {
 
 func (l *mutex) AcquireBy(ctx context.Context, end time.Time) (engine.Lease, error) {
 	return l.first().Observed(ctx, false, func(ctx context.Context) (engine.Lease, error) {
-		return l.first().AcquireBy(ctx, end, func(asking context.Context) (engine.Lease, error) { return l.acquire(asking, end) }, l.holders)
+		return l.first().AcquireVotes(ctx, end, func(asking context.Context) (engine.Lease, error) { return l.acquire(asking, end) }, l.holder)
 	})
 }
 
@@ -59,23 +59,21 @@ func (l *mutex) acquire(ctx context.Context, end time.Time) (engine.Lease, error
 	if err := l.mayAcquire(ctx); err != nil {
 		return nil, err
 	}
-	if l.first().IsPolled() {
+	if l.first().Set.PollInterval > 0 {
 		return l.first().Poll(ctx, end, l.try)
 	}
 	return l.q.acquire(ctx, l, end)
 }
 
 func (l *mutex) TryAcquire(ctx context.Context) (engine.Lease, error) {
-	return l.first().Observed(ctx, true, l.tryAcquire)
-}
-
-func (l *mutex) tryAcquire(ctx context.Context) (engine.Lease, error) {
-	l.c.Tasks.Begin()
-	defer l.c.Tasks.End()
-	if err := l.mayAcquire(ctx); err != nil {
-		return nil, err
-	}
-	return l.try(ctx)
+	return l.first().Observed(ctx, true, func(ctx context.Context) (engine.Lease, error) {
+		l.c.Tasks.Begin()
+		defer l.c.Tasks.End()
+		if err := l.mayAcquire(ctx); err != nil {
+			return nil, err
+		}
+		return l.try(ctx)
+	})
 }
 
 // mayAcquire is ready for an acquire: it also refuses one that would wait for a lease that ctx carries.
@@ -91,6 +89,19 @@ func (l *mutex) mayAcquire(ctx context.Context) error {
 	return nil
 }
 
+// AsElection implements engine.Lock. Differ ignores fences, since each node has its own.
+func (l *mutex) AsElection() *engine.Electorate {
+	own := *l
+	own.parts = make([]*engine.Target, len(l.parts))
+	for i, p := range l.parts {
+		own.parts[i] = p.With(kind.Apart(kind.SeenAsElection))
+	}
+	return &engine.Electorate{
+		Lock: &own, Client: l.c, Ready: own.ready, MayPass: l.q.curable,
+		Differ: func(a, b *lock.Holder) bool { return !isSameProcess(a, b) },
+	}
+}
+
 // try acquires the lock unless someone has it.
 func (l *mutex) try(ctx context.Context) (engine.Lease, error) {
 	return l.q.contend(ctx, l, false, time.Time{}, nil)
@@ -103,6 +114,15 @@ func (l *mutex) Status(ctx context.Context) (lock.Status, error) {
 		return lock.Status{}, err
 	}
 	return l.q.status(l.name, l.key(), holders), nil
+}
+
+// holder returns who holds the lock on a majority of nodes, or a zero Holder.
+func (l *mutex) holder(ctx context.Context) (h lock.Holder, err error) {
+	holders, err := l.holders(ctx)
+	if len(holders) > 0 {
+		h = holders[0]
+	}
+	return h, err
 }
 
 // status returns the status of a lock with these holders.
@@ -125,8 +145,8 @@ func (l *mutex) holders(ctx context.Context) ([]lock.Holder, error) {
 	}
 	q := l.q
 	for timeout := max(q.timeout(l), 100*time.Millisecond); ; {
-		replies, errs := askNodes(ctx, l, timeout, "inspect", func(_ int, p *engine.NodeLock) codec.Request[codec.Reply] {
-			return codec.WhoHolds(p.Ref())
+		replies, errs := askNodes(ctx, l, timeout, "inspect", func(_ int, p *engine.Target) codec.Request[codec.Reply] {
+			return codec.WhoHolds(p.NodeRef())
 		})
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -136,7 +136,7 @@ func askNode[R any](ctx context.Context, l *mutex, i int, timeout time.Duration,
 }
 
 // askNodes sends, at the same time, each node the request that compose returns for it, if any, and returns the replies by node.
-func askNodes[R any](ctx context.Context, l *mutex, timeout time.Duration, op string, compose func(i int, p *engine.NodeLock) codec.Request[R]) ([]R, []error) {
+func askNodes[R any](ctx context.Context, l *mutex, timeout time.Duration, op string, compose func(i int, p *engine.Target) codec.Request[R]) ([]R, []error) {
 	replies := make([]R, len(l.parts))
 	return replies, together(l.parts, func(i int) (err error) {
 		m := compose(i, l.parts[i])
@@ -169,4 +169,93 @@ func together[T any](all []T, f func(i int) error) []error {
 // failed reports whether any node that was asked has failed.
 func failed(errs []error) bool {
 	return slices.ContainsFunc(errs, func(err error) bool { return err != nil && err != errUnasked })
+}
+
+// timeout returns how long to wait for a node at first: NodeTimeout, or several times as long as the slowest node takes to answer, which
+// leaves time for a new connection and for a script that the node does not know.
+func (q *Quorum) timeout(l *mutex) time.Duration {
+	base := l.first().Set.NodeWait()
+	if l.first().Set.NodeTimeout > 0 {
+		return base
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	slowest := time.Duration(0)
+	for i := range q.nodes {
+		slowest = max(slowest, q.nodes[i].trip)
+	}
+	return max(base, min(6*slowest, longestTimeout(l)))
+}
+
+// longer returns how long to wait for a node after a round for which timeout was too short.
+func (q *Quorum) longer(l *mutex, timeout time.Duration) time.Duration {
+	if l.first().Set.NodeTimeout > 0 {
+		return timeout
+	}
+	return max(timeout, min(2*timeout, longestTimeout(l)))
+}
+
+// longestTimeout bounds how long to wait for a node without NodeTimeout.
+func longestTimeout(l *mutex) time.Duration {
+	return min(l.first().Set.TTL/4, l.c.Config.CommandTimeout)
+}
+
+// observe notes how long a node took to answer. A time far longer than before hardly counts, since it is most likely no round trip.
+func (q *Quorum) observe(i int, d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := &q.nodes[i]
+	if n.trip == 0 {
+		n.trip = d
+		return
+	}
+	n.trip += (min(d, 4*n.trip) - n.trip) / 4
+}
+
+// notAfter returns the time, by the node's clock in µs, after which the node carries out no copy of a request sent now.
+func (q *Quorum) notAfter(i int, timeout time.Duration) int64 {
+	return q.clients[i].Server.Time(0) + (timeout + time.Second).Microseconds()
+}
+
+// wish is a lock on one node.
+type wish struct {
+	node int
+	key  string
+}
+
+// maxHanging bounds the unanswered votes for one lock on a node. A node with that many is no longer asked, since a node that hangs would
+// cost a waiter more with every round. It is above 1 so that one lost message does not exclude a node.
+const maxHanging = 4
+
+// answers reports whether a node answers well enough to be asked for a lock.
+func (q *Quorum) answers(w wish) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.hanging[w] < maxHanging
+}
+
+// noteHanging adds n to the number of unanswered votes.
+func (q *Quorum) noteHanging(w wish, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.hanging[w] += n
+	if q.hanging[w] == 0 {
+		delete(q.hanging, w)
+	}
+}
+
+// giveBack releases what a node granted or may have granted. Until that is done, the node may name this attempt as the holder.
+func (q *Quorum) giveBack(v vote) {
+	if v.a.IsOwed() {
+		token := v.a.Token()
+		q.returning.Store(token, nil)
+		v.a.WhenSettled(func() { q.returning.Delete(token) })
+	}
+	v.a.Abandon()
+}
+
+// isReturning reports whether the grant with this token is being given back.
+func (q *Quorum) isReturning(token string) bool {
+	_, is := q.returning.Load(token)
+	return is
 }

@@ -1,5 +1,5 @@
 // Package voting provides the locks that a majority of independent servers grants: votes, rounds, and the repair of nodes that come back. A
-// node is an engine.Client; its locks are engine.NodeLocks.
+// node is an engine.Client; its locks are engine.Targets.
 package voting
 
 import (

@@ -2,6 +2,8 @@ package voting
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -65,9 +67,9 @@ func (q *Quorum) repair(ctx context.Context, l *mutex, behind marks) error {
 // raise raises the fence counters of the nodes that are behind to counter. It returns the highest counter that they then have, at least
 // counter, and the errors by node.
 func (l *mutex) raise(ctx context.Context, op string, timeout time.Duration, counter int64, behind marks) (int64, []error) {
-	replies, errs := askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.Reply] {
+	replies, errs := askNodes(ctx, l, timeout, "raise", func(i int, p *engine.Target) codec.Request[codec.Reply] {
 		if stands, is := behind[i]; is {
-			return codec.NodeRaise(p.Ref(), counter, stands)
+			return codec.NodeRaise(p.NodeRef(), counter, stands)
 		}
 		return nil
 	})
@@ -84,6 +86,61 @@ func (l *mutex) raise(ctx context.Context, op string, timeout time.Duration, cou
 type marks map[int]string
 
 // counterOf returns the request for a node's fence counter.
-func counterOf(_ int, p *engine.NodeLock) codec.Request[codec.Reply] {
-	return codec.NodeCounter(p.Ref())
+func counterOf(_ int, p *engine.Target) codec.Request[codec.Reply] {
+	return codec.NodeCounter(p.NodeRef())
+}
+
+// Init is inspect.Inspector.Admit or, with force, ForceAdmit.
+func (in *Inspector) Init(ctx context.Context, force bool) error {
+	const name = "quorum"
+	q := in.q
+	l := q.newLock(name, nil)
+	if l.err != nil {
+		return l.err
+	}
+	// A node that looks new is admitted at once only if all nodes do: otherwise it may have lost its mark, together with locks that the
+	// other nodes vouch for.
+	fresh := make([]bool, len(q.clients))
+	errs := q.onEach(func(i int, c *engine.Client) (err error) {
+		fresh[i], err = c.IsNew(ctx)
+		return err
+	})
+	if !failed(errs) && (force || !slices.Contains(fresh, false)) {
+		errs = q.onEach(func(_ int, c *engine.Client) error { return c.Init(ctx, force) })
+		clear(fresh)
+	}
+	if failed(errs) {
+		return q.tooFew("init", name, errs)
+	}
+	timeout := q.clients[0].Config.CommandTimeout
+	replies, errs := askNodes(ctx, l, timeout, "init", counterOf)
+	var counter int64
+	behind := marks{}
+	for i, reply := range replies {
+		switch {
+		case errs[i] != nil:
+			continue
+		case reply.Word == codec.Behind:
+			behind[i] = reply.Refusal.Stands
+		case reply.Word == codec.Quarantined:
+			errs[i] = q.refusal("init", l, i, reply.Refusal)
+			var rest *exec.Quarantine
+			if fresh[i] && errors.As(errs[i], &rest) {
+				errs[i] = q.clients[i].Server.Failure("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
+			}
+		}
+		// A majority may have come back with older counters, so the clocks count, too.
+		counter = max(counter, reply.Count, reply.Now)
+	}
+	// The second pass includes the counters of nodes that the first one raised.
+	for range 2 {
+		if failed(errs) {
+			return q.tooFew("init", name, errs)
+		}
+		counter, errs = l.raise(ctx, "init", timeout, counter, behind)
+	}
+	if failed(errs) {
+		return q.tooFew("init", name, errs)
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
 // round asks every node once.
@@ -75,7 +76,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (e
 	}
 	var refilling atomic.Bool
 	var refill func(*engine.JointLease)
-	if l.first().IsUnbounded() {
+	if l.first().Set.Unbounded() {
 		refill = func(joint *engine.JointLease) {
 			if refilling.CompareAndSwap(false, true) {
 				l.c.Tasks.Run(func() { q.refill(&lease{joint, l, round}, &refilling) })
@@ -120,12 +121,12 @@ func (q *Quorum) agree(ctx context.Context, l *mutex, timeout time.Duration, gra
 	if known >= q.need {
 		return fence, nil
 	}
-	replies, errs := askNodes(ctx, l, timeout, "acquire", func(i int, p *engine.NodeLock) codec.Request[codec.Reply] {
+	replies, errs := askNodes(ctx, l, timeout, "acquire", func(i int, p *engine.Target) codec.Request[codec.Reply] {
 		token, wanted := ours[i]
 		if !wanted {
 			return nil
 		}
-		return codec.NodeFence(p.Ref(), token, fence)
+		return codec.NodeFence(p.NodeRef(), token, fence)
 	})
 	for i, reply := range replies {
 		switch {
@@ -142,4 +143,60 @@ func (q *Quorum) agree(ctx context.Context, l *mutex, timeout time.Duration, gra
 		return 0, q.tooFew("acquire", l.name, errs)
 	}
 	return fence, ctx.Err()
+}
+
+// refill asks the nodes that do not hold a lease's lock for it, from time to time, until all do or the lease is over. Nobody else can hold
+// the lock meanwhile: a majority of nodes holds it for the lease until its deadlines.
+func (q *Quorum) refill(b *lease, refilling *atomic.Bool) {
+	l := b.l
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, l.first().Set.TTL/3) {
+		select {
+		case <-time.After(schedule.Jitter(pause, 20)):
+		case <-b.Context().Done():
+			return
+		}
+		missing := q.missing(b)
+		if len(missing) == 0 {
+			refilling.Store(false)
+			if missing = q.missing(b); len(missing) == 0 || !refilling.CompareAndSwap(false, true) {
+				return
+			}
+		}
+		for _, i := range missing {
+			if b.Err() != nil {
+				return
+			}
+			q.refillNode(b, i)
+		}
+	}
+}
+
+// missing returns the nodes that do not hold a lease's lock.
+func (q *Quorum) missing(b *lease) []int {
+	there := b.Nodes()
+	var all []int
+	for i, c := range q.clients {
+		if !slices.Contains(there, c) {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+func (q *Quorum) refillNode(b *lease, i int) {
+	q.beginTask()
+	defer q.endTask()
+	v := q.newVote(b.l, i, b.round)
+	if v.err == nil {
+		v = q.askByScript(b.Context(), b.l, v, terms{&holdersTicket, q.timeout(b.l)})
+	}
+	if v.behind != "" {
+		_ = q.repair(b.Context(), b.l, marks{i: v.behind})
+	}
+	if !v.a.IsGranted() {
+		q.giveBack(v)
+		return
+	}
+	// The node's counter may be below the lease's fence: only a majority has to know that fence, and does.
+	b.Add(v.a)
 }

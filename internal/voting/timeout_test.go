@@ -22,10 +22,10 @@ func TestNodeTimeoutIsByTheRoundTrip(t *testing.T) {
 	}
 	lockOf := func(opts ...kind.Option) *mutex {
 		part := c.NodeLock("a", "me", opts)
-		if part.Err() != nil {
-			t.Fatal(part.Err())
+		if part.Set.Err != nil {
+			t.Fatal(part.Set.Err)
 		}
-		return &mutex{c: c, parts: []*engine.NodeLock{part}}
+		return &mutex{c: c, parts: []*engine.Target{part}}
 	}
 	l := lockOf(kind.TTL(10 * time.Second))
 	q := &Quorum{nodes: make([]node, 3)}

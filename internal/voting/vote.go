@@ -54,7 +54,7 @@ func (q *Quorum) askByScript(ctx context.Context, l *mutex, v vote, terms terms)
 	}
 	switch reply.Word {
 	case codec.Granted:
-		v.err = v.a.Take(engine.NodeGrant{Sent: sent, Heard: clock.Now(), Now: reply.Now, TTL: reply.TTL, Fence: reply.Fence, Block: 1})
+		v.err = v.a.Take(sent, reply)
 		v.said = v.a.IsGranted()
 	case codec.Held:
 		v.said, v.ahead = true, reply.Holder.Waiters
@@ -67,36 +67,36 @@ func (q *Quorum) askByScript(ctx context.Context, l *mutex, v vote, terms terms)
 	case codec.Quarantined, codec.Behind:
 		v.behind, v.err = reply.Stands, q.refusal("acquire", l, v.node, reply.Refusal)
 	case codec.Late, codec.Gone:
-		v.err = p.ClockJumpsError()
+		v.err = p.ClockJumps("acquire")
 	}
 	return v
 }
 
-// askFree asks a node for the lock by the node's own commands, and returns at once. count is called with the vote. askFree returns nil if
-// the node has to be asked by script.
-func (q *Quorum) askFree(ctx context.Context, l *mutex, v vote, terms terms, count func(vote)) *engine.FreeVote {
+// askFree asks a node for the lock by the node's own commands, and returns at once. count is called with the vote. askFree returns false
+// if the node has to be asked by script.
+func (q *Quorum) askFree(ctx context.Context, l *mutex, v vote, terms terms, count func(vote)) bool {
 	if ctx.Err() != nil || terms.ticket != nil || q.partial.Load() || q.clients[v.node].Server.Info() == nil || isDone(q.clients[v.node].Closing) {
-		return nil
+		return false
 	}
 	tasks := &q.clients[v.node].Tasks
-	return v.a.AskFree(func(f *engine.FreeVote) {
-		if !f.IsGrant() {
-			tasks.Run(func() { count(q.afterFree(ctx, l, v, terms, f)) })
+	return v.a.AskFree(func() {
+		if !v.a.IsGrant() {
+			tasks.Run(func() { count(q.afterFree(ctx, l, v, terms)) })
 			return
 		}
-		v.err = f.Take(ctx)
+		v.err = v.a.TakeFree(ctx)
 		v.said = v.a.IsGranted()
-		q.observe(v.node, f.Trip())
+		q.observe(v.node, v.a.Trip())
 		count(v)
 	})
 }
 
 // afterFree returns the vote of a node whose answer is not clearly a grant. If the answer does not say who has the lock, afterFree asks by
 // script.
-func (q *Quorum) afterFree(ctx context.Context, l *mutex, v vote, terms terms, f *engine.FreeVote) vote {
+func (q *Quorum) afterFree(ctx context.Context, l *mutex, v vote, terms terms) vote {
 	waiting, cancel := context.WithTimeout(ctx, terms.timeout)
 	defer cancel()
-	if err := f.Take(waiting); err != nil {
+	if err := v.a.TakeFree(waiting); err != nil {
 		return q.unanswered(l, v, err, 0)
 	}
 	if v.said = v.a.IsGranted(); v.said {

@@ -316,7 +316,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "contended-without-bound", About: "a client never forgets a lock that others have held",
-		Edits: []overlay.Edit{line("contended-bound", "if c.recent == nil {")},
+		Edits: []overlay.Edit{line("contended-bound", "if r.newer == nil {")},
 		Tests: []Test{{"../internal/engine", "TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor"}},
 	},
 	{

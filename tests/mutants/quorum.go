@@ -91,7 +91,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "vote-waits", About: "whoever reads the answers waits for the release of a vote that is no grant",
-		Edits: []overlay.Edit{part("vote-clear", " && f.v.a.l.isAsAsked(f.call)", "")},
+		Edits: []overlay.Edit{part("vote-clear", " && v.l.isAsAsked(v.call)", "")},
 		Tests: []Test{{"quorum", "TestVotesWhoseFencesDoNotFit"}},
 	},
 	{
@@ -106,7 +106,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "vote-not-answered", About: "a vote that was not answered counts as refused",
-		Edits: []overlay.Edit{part("vote-unanswered", "exec.MayBeDone(f.err)", "false")},
+		Edits: []overlay.Edit{part("vote-unanswered", "exec.MayBeDone(v.err)", "false")},
 		Tests: []Test{{"quorum", "TestAVoteComesAfterItsRelease"}},
 	},
 	{

@@ -1,6 +1,10 @@
 package engine
 
 import (
+	"context"
+	"math/rand/v2"
+	"time"
+
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/kind"
@@ -90,4 +94,77 @@ func (c *Client) stray(n *wire.Grant) *Target {
 		place = place.For(set.Kind.Name)
 	}
 	return &Target{lock.Lock{Of: &c.Keyspace, Keys: place, Set: set}, c}
+}
+
+// redissonFree is what Redisson's clients publish when they release a lock.
+const redissonFree = "0"
+
+// overhear listens on the channel on which Redisson's clients announce that l is free, and calls look when they do. In Cluster mode there
+// are two such channels, and clients may use either. overhear returns nil for locks of other kinds.
+func (c *Client) overhear(l *Target, look func()) []*notify.Listener {
+	if l.Set.Kind.Announced == nil {
+		return nil
+	}
+	channel := l.Set.Kind.Announced(l.Keys)
+	all := []*notify.Listener{c.notifier.Watch(notify.Channel{Name: channel}, redissonFree, look)}
+	if c.Server.InCluster() {
+		all = append(all, c.notifier.Watch(notify.Channel{Name: channel, Sharded: true}, redissonFree, look))
+	}
+	return all
+}
+
+// Watcher waits for a lock to change.
+type Watcher struct {
+	c       *Client
+	sub     *notify.Listener // nil if nobody tells of changes
+	wakeups wakeups
+}
+
+// Watch starts watching the lock. The caller must call Leave in the end. Watch fails if the client is closing.
+func (l *Target) Watch() (*Watcher, error) {
+	c := l.c
+	defer c.Enter().End() // Close waits for this, and then ends the subscriptions
+	if c.IsClosing() {
+		return nil, exec.ErrClosed
+	}
+	w := &Watcher{c: c, wakeups: make(wakeups, 1)}
+	w.sub = c.notifier.Watch(c.watchChannelOf(l), "", w.wakeups.wake)
+	return w, nil
+}
+
+// Leave ends watching.
+func (w *Watcher) Leave() {
+	if w.sub != nil {
+		w.sub.Leave()
+	}
+}
+
+// maxWatchSleep is the longest time between two checks. It is maxDeafSleep while the watcher is not subscribed, or if the last check
+// failed.
+const (
+	maxWatchSleep = 30 * time.Second
+	maxDeafSleep  = time.Second
+)
+
+// Wait waits for a reason to check again. It returns an error if the caller should stop. answered says that the last check was answered;
+// what that found may expire after ttl, unless ttl is negative.
+func (w *Watcher) Wait(ctx context.Context, answered bool, ttl time.Duration) error {
+	d := maxWatchSleep
+	if !answered || w.sub == nil || !w.sub.IsUp() {
+		d = maxDeafSleep
+	}
+	if answered && ttl >= 0 && w.sub != nil {
+		d = min(d, ttl+time.Millisecond)
+	}
+	timer := time.NewTimer(d + rand.N(10*time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-w.wakeups:
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.c.Closing:
+		return exec.ErrClosed
+	}
+	return nil
 }

@@ -6,21 +6,22 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
 // However many locks have been contended, those that are contended now are known.
 func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
-	var c contended
+	var c recent[string]
 	c.add("often")
-	for i := range 3 * maxContended {
+	for i := range 3 * maxRecent {
 		key := fmt.Sprint("lock", i)
 		c.add(key)
 		if !c.has(key) || i%1000 == 0 && !c.has("often") {
 			t.Fatalf("after %d contended locks, one of them is not known", i)
 		}
 	}
-	if n := len(c.recent) + len(c.older); n > maxContended {
-		t.Errorf("%d are remembered, want %d at most", n, maxContended)
+	if n := len(c.newer) + len(c.older); n > maxRecent {
+		t.Errorf("%d are remembered, want %d at most", n, maxRecent)
 	}
 	c.remove("often")
 	if c.has("often") {
@@ -32,10 +33,9 @@ func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
 func TestAVoteThatIsGrantedIsContendedNoMore(t *testing.T) {
 	c := open(t, &fake{}, nil)
 	n := c.NodeLock("a", "me", nil)
-	c.contended.add(n.Key())
-	now := clock.Now()
-	must(t, n.Attempt(NewRound()).Take(NodeGrant{Sent: now, Heard: now, Now: time.Now().UnixMicro(), TTL: time.Minute, Fence: 1, Block: 1}))
-	if c.contended.has(n.Key()) {
+	c.contended.add(n.Keys.Lock)
+	must(t, n.Attempt(NewRound()).Take(clock.Now(), codec.Reply{Head: codec.Head{Now: time.Now().UnixMicro()}, Grant: codec.Grant{TTL: time.Minute, Fence: 1}}))
+	if c.contended.has(n.Keys.Lock) {
 		t.Error("it is contended still")
 	}
 }

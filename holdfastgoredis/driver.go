@@ -5,7 +5,7 @@
 // itself speaks to the server. Hooks of the program's client do not see these calls, nor does PoolStats. There is no such connection
 // with holdfast.Config.ViaClient, or if the client has a Limiter or a StreamingCredentialsProvider.
 //
-// Without it, acquires use the program's client and its pool, so hooks, the Limiter and PoolStats see them. But process hooks do not if
+// Without that connection, acquires use the program's client and its pool, so hooks, the Limiter and PoolStats see them. But process hooks do not if
 // the client has no read timeout and ContextTimeoutEnabled is off. Renewals, releases and subscriptions use connections of their own, so
 // that they are not stuck behind the application's commands when its pool is exhausted. These are made with the same options; the client's
 // hooks, also those for dialing, do not apply. Calls that wait for replicas or disks use up to 64 further connections to a server, and up

@@ -25,7 +25,7 @@ type Locker struct {
 	opts   []once.Option
 }
 
-// NewLocker returns a Locker. A job is done once in a window: use holdfast.Every with a time that is longer than the clocks of
+// NewLocker returns a Locker. A job is done once in a window: use once.Every with a time that is longer than the clocks of
 // the hosts differ, and shorter than the time from the end of a run to the start of the next. Jobs with other periods want
 // Lockers of their own, with gocron.WithDistributedJobLocker. The options are those of once.New.
 //

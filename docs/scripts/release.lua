@@ -403,18 +403,13 @@ local function next_chain(value)
   if n + 1 > 8 or now / 1000 - since > 50 then return nil end
   return whole(n + 1) .. '@' .. since .. queue_name()
 end
-local function open_gap()
-  pcall(function()
-    redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
-    last_for(KEYS[2], gap_length)
-  end)
-end
 local function free_and_notify(ms)
   free_lock()
   local first = first_waiter()
   if first then
     stand_by(first, now + ms * 1000)
   end
+  return first
 end
 local function give(value)
   local chain, rest = next_chain(value), quarantine()
@@ -422,9 +417,8 @@ local function give(value)
     free_and_notify(rest)
   elseif chain then
     hand_over(chain)
-  else
-    open_gap()
-    free_and_notify(gap_length)
+  elseif free_and_notify(gap_length) then
+    pcall(redis.call, 'ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
   end
 end
 local function remember(what, until_time)

@@ -1,6 +1,7 @@
 package behaviour
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -205,6 +206,26 @@ func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 		}
 		stop.Store(true)
 		wg.Wait()
+	})
+}
+
+// There is a gap only if somebody waits: otherwise a lock that was released can be had at once.
+func TestNoGapIfNobodyWaits(t *testing.T) {
+	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, _ func(key string) foreign) {
+		l := shared(b.Client(t, nil), "k")
+		lease := backend.Acquire(t, l)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		backend.Waiters(t, l, 0)
+		backend.Release(t, lease)
+		lease, err := l.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.Release(t, lease)
 	})
 }
 

@@ -10,21 +10,14 @@ local function next_chain(value)
   return whole(n + 1) .. '@' .. since .. queue_name()
 end
 
-local function open_gap()
-  pcall(function()
-    redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
-    -- The queue may have ended with its last waiter.
-    last_for(KEYS[2], gap_length)
-  end)
-end
-
--- Deletes the lock, and tells the first waiter to look after so many ms.
+-- Deletes the lock, and tells the first waiter to look after so many ms. Returns the waiter, or nil if nobody waits.
 local function free_and_notify(ms)
   free_lock()
   local first = first_waiter()
   if first then
     stand_by(first, now + ms * 1000)
   end
+  return first
 end
 
 -- Hands the lock, which has that value, to the first waiter. Deletes it if nobody waits, or nothing may be granted yet.
@@ -34,8 +27,8 @@ local function give(value)
     free_and_notify(rest)
   elseif chain then
     hand_over(chain)
-  else
-    open_gap()
-    free_and_notify(gap_length)
+  elseif free_and_notify(gap_length) then
+    -- The waiter lets other programs pass, and so does whoever comes before it.
+    pcall(redis.call, 'ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
   end
 end

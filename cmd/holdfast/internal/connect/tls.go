@@ -25,10 +25,10 @@ import (
 type tlsParameters struct {
 	authorities *x509.CertPool
 	own         []tls.Certificate
-	serverName  string // "" if the URL does not have it
+	serverName  string // "" if the URL does not name one
 }
 
-// takeTLSParameters removes the parameters from u. Errors do not quote the URL.
+// takeTLSParameters removes the parameters for TLS from u. Its errors do not quote the URL.
 func takeTLSParameters(u *url.URL, source string) (p tlsParameters, err error) {
 	query := u.Query()
 	given := map[string]string{}
@@ -73,12 +73,12 @@ func takeTLSParameters(u *url.URL, source string) (p tlsParameters, err error) {
 }
 
 const (
-	maxFile  = 4 << 20         // bytes; the authorities of a system take a quarter of a MiB
+	maxFile  = 4 << 20         // bytes; a system's list of authorities takes a quarter of a MiB
 	readTime = 5 * time.Second // for a pipe
 )
 
-// readFile reads a file, or a pipe that the shell has made. It waits at most readTime for the pipe's writer, because holdfast run
-// does not handle signals yet.
+// readFile reads a file, or a pipe that the shell has made. It waits at most readTime for the pipe's writer, because the signals that
+// holdfast run handles do not interrupt it.
 func readFile(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -89,8 +89,8 @@ func readFile(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
-// apply adds the parameters to the configuration that go-redis makes for rediss://; it is nil for other schemes. It
-// reports whether the server's certificate is left unverified.
+// apply adds the parameters to the configuration that go-redis has made, which is nil unless the scheme is rediss. It reports
+// whether the server's certificate is left unverified.
 func (p tlsParameters) apply(c *tls.Config) (unverified bool) {
 	if c == nil {
 		return false
@@ -102,7 +102,7 @@ func (p tlsParameters) apply(c *tls.Config) (unverified bool) {
 	return c.InsecureSkipVerify
 }
 
-// withoutPath removes the path, which is part of the URL, from the error of a file.
+// withoutPath removes the path, which is part of the URL, from a file's error.
 func withoutPath(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -111,8 +111,8 @@ func withoutPath(err error) error {
 	return err
 }
 
-// explainTLS adds to the error of a first contact what to do if the URL is wrong about TLS. The error itself does not say so: a server
-// without TLS does not answer a handshake, and one with TLS closes a connection without one.
+// explainTLS adds to a connection's first error what to do if the URL is wrong about TLS. The error itself does not say so: a server
+// without TLS does not answer a handshake, and a server with TLS closes a connection that begins without one.
 func (s *Server) explainTLS(err error, server *holdfast.ServerError) error {
 	var op *net.OpError
 	var untrusted *tls.CertificateVerificationError
@@ -120,7 +120,7 @@ func (s *Server) explainTLS(err error, server *holdfast.ServerError) error {
 	switch {
 	case !errors.Is(server, holdfast.ErrUnavailable), server.Code != "", o.Network == "unix":
 		return err
-	case errors.As(err, &untrusted), errors.As(err, &op) && (op.Op == "dial" || op.Op == "remote error"): // it speaks TLS, or nothing
+	case errors.As(err, &untrusted), errors.As(err, &op) && (op.Op == "dial" || op.Op == "remote error"): // no server, or one with TLS
 		return err
 	}
 	if o.TLSConfig != nil {

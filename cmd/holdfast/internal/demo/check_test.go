@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Nobody can take over while the machine stands still.
+// No worker can take over while the machine stands still.
 func TestStandstillsAreAllowedFor(t *testing.T) {
 	h := Sound()
 	DelayAfter(Gone)(h)
@@ -28,7 +28,7 @@ func TestSoundHistoryPasses(t *testing.T) {
 	}
 }
 
-// A check fails if what it checks went wrong, and no other check does.
+// Each check, and no other, fails if its invariant is broken.
 func TestBrokenHistoryFails(t *testing.T) {
 	const (
 		draws     = "10 draws, 10 different winners"

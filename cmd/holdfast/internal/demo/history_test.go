@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// MS is a millisecond.
 const MS = Instant(time.Millisecond)
 
 // Sound returns a history that keeps every invariant: ten draws, then a ledger during which worker 1 is killed and

@@ -74,7 +74,7 @@ func (b *bench) connect(ctx context.Context, servers []*connect.Server) (softwar
 	b.id = "bench:" + strings.ToLower(rand.Text()[:12]) + ":"
 	logger := b.console.Logger()
 	for _, server := range servers {
-		rdb := server.Client()
+		rdb := server.Client
 		locks, err := holdfastgoredis.New(rdb, &holdfast.Config{TTL: ttl, Prefix: b.prefix, Logger: logger, CommandTimeout: commandTimeout})
 		if err != nil {
 			return "", err

@@ -68,7 +68,7 @@ func examine(f *pflag.FlagSet) action {
 		var servers []doctor.Config
 		for _, one := range o.servers.All {
 			servers = append(servers, doctor.Config{
-				Client: one.Client(), Addr: one.Addr, Sentinel: one.Sentinel, Prefix: o.prefix, TTL: ttl, Watch: watch,
+				Client: one.Client, Addr: one.Addr, Sentinel: one.Sentinel, Prefix: o.prefix, TTL: ttl, Watch: watch,
 			})
 		}
 		found, err := doctor.Examine(ctx, servers)

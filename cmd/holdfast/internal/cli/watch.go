@@ -124,8 +124,8 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 			b.err = b.look(ctx, in) // after an error, the board shows what it last saw
 		case hint := <-hints:
 			b.hints = append(b.hints, hint)
-		case <-screen.Resized():
-		case <-screen.Suspended():
+		case <-screen.Resized:
+		case <-screen.Suspended:
 			screen.Suspend(ctx)
 		case <-ctx.Done():
 			return ctx.Err()

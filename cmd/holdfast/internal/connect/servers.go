@@ -103,7 +103,7 @@ func (s *Servers) CheckAdmitted(ctx context.Context, prefix string, timeout time
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	unmarked := each(s.All, func(one *Server) bool {
-		return errors.Is(one.client.Get(ctx, space.Incarnation()).Err(), redis.Nil)
+		return errors.Is(one.Client.Get(ctx, space.Incarnation()).Err(), redis.Nil)
 	})
 	var never []string
 	for i, one := range s.All {
@@ -134,7 +134,7 @@ func (s *Servers) Prefixes(ctx context.Context, own string, limit int) []string 
 			mu.Unlock()
 		}
 	}
-	switch client := s.All[0].client.(type) {
+	switch client := s.All[0].Client.(type) {
 	case *redis.ClusterClient:
 		_ = client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
 			scan(ctx, master, "*f{*}", func(key string) string { return key[:strings.LastIndex(key, "f{")] })
@@ -172,7 +172,7 @@ func (s *Servers) Explain(err error) error {
 func (s *Servers) CheckDistinct(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	ids := each(s.All, func(one *Server) string { return runID(ctx, one.client) })
+	ids := each(s.All, func(one *Server) string { return runID(ctx, one.Client) })
 	for i, id := range ids {
 		if other := slices.Index(ids, id); id != "" && other < i {
 			return exitcode.Configf("%s and %s are the same server; name each server once", s.All[other].Addr, s.All[i].Addr)
@@ -264,8 +264,8 @@ type Server struct {
 	Addr     string // without credentials
 	Mode     Mode
 	Sentinel *redis.FailoverOptions // nil unless Mode is Sentinel
+	Client   redis.UniversalClient
 
-	client     redis.UniversalClient
 	source     string   // the flag or variable that names the server
 	secrets    []string // see Servers.Secrets
 	unverified bool     // the server's certificate is not verified
@@ -280,28 +280,26 @@ const (
 	Sentinel Mode = "sentinel"
 )
 
-func (s *Server) Client() redis.UniversalClient { return s.client }
-
-func (s *Server) Close() { _ = s.client.Close() }
+func (s *Server) Close() { _ = s.Client.Close() }
 
 func (s *Server) locks(cfg *holdfast.Config) (*holdfast.Client, error) {
 	if s.Sentinel != nil {
 		return holdfastgoredis.NewFailover(s.Sentinel, cfg)
 	}
-	return holdfastgoredis.New(s.client, cfg)
+	return holdfastgoredis.New(s.Client, cfg)
 }
 
 // RunID returns the run id of the server that has a key, or "" if it cannot be read. Run ids are unique, and a server gets a new one
 // when it restarts.
 func (s *Server) RunID(ctx context.Context, key string) string {
-	if cluster, is := s.client.(*redis.ClusterClient); is {
+	if cluster, is := s.Client.(*redis.ClusterClient); is {
 		master, err := cluster.MasterForKey(ctx, key)
 		if err != nil {
 			return ""
 		}
 		return runID(ctx, master)
 	}
-	return runID(ctx, s.client)
+	return runID(ctx, s.Client)
 }
 
 func runID(ctx context.Context, client redis.Cmdable) string {

@@ -104,13 +104,13 @@ func Open(source, text string) (*Server, error) {
 	s.hidePasswords(u)
 	scheme, kind, _ := strings.Cut(u.Scheme, "+")
 	u.Scheme = scheme
-	tls, err := takeTLSParameters(u, source)
+	own, err := takeTLSParameters(u, source)
 	if err != nil {
 		return nil, err
 	}
 	switch kind {
 	case "", "cluster", "sentinel":
-		err = s.open(kind, u, tls)
+		err = s.open(kind, u, own)
 	default:
 		return nil, exitcode.Configf("the URL in %s does not begin with redis://, rediss:// or unix://, "+
 			"with +cluster or +sentinel before the colon for these", source)
@@ -123,38 +123,38 @@ func Open(source, text string) (*Server, error) {
 			"redis+sentinel://HOST:PORT?master_name=NAME, after a slash only the number of a database, "+
 			"and parameters that holdfast help run or go-redis lists", source)
 	}
-	if s.client == nil {
+	if s.Client == nil {
 		return nil, exitcode.Configf("the URL in %s names no master: add ?master_name=NAME", source)
 	}
 	return s, nil
 }
 
-// open makes the client. The client stays nil if a URL for Sentinel names no master.
-func (s *Server) open(kind string, u *url.URL, tls tlsParameters) error {
+// open makes the client. own has the URL's parameters for TLS. The client stays nil if a URL for Sentinel names no master.
+func (s *Server) open(kind string, u *url.URL, own *tls.Config) error {
 	var err error
 	switch kind {
 	case "":
 		var o *redis.Options
 		if o, err = redis.ParseURL(u.String()); err == nil {
-			s.unverified = tls.apply(o.TLSConfig)
+			s.unverified = applyTLS(own, o.TLSConfig)
 			o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
 			o.DialerRetries = max(o.DialerRetries, 1) // the library retries, and says why
-			s.client, s.Addr, s.Mode = redis.NewClient(o), o.Addr, Single
+			s.Client, s.Addr, s.Mode = redis.NewClient(o), o.Addr, Single
 		}
 	case "cluster":
 		var o *redis.ClusterOptions
 		if o, err = redis.ParseClusterURL(u.String()); err == nil {
-			s.unverified = tls.apply(o.TLSConfig)
+			s.unverified = applyTLS(own, o.TLSConfig)
 			o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
 			o.DialerRetries = max(o.DialerRetries, 1)
-			s.client, s.Addr, s.Mode = redis.NewClusterClient(o), strings.Join(o.Addrs, ","), Cluster
+			s.Client, s.Addr, s.Mode = redis.NewClusterClient(o), strings.Join(o.Addrs, ","), Cluster
 		}
 	case "sentinel":
 		var o *redis.FailoverOptions
 		if o, err = redis.ParseFailoverURL(u.String()); err == nil && o.MasterName != "" {
-			s.unverified = tls.apply(o.TLSConfig)
+			s.unverified = applyTLS(own, o.TLSConfig)
 			o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
-			s.client, s.Addr, s.Mode, s.Sentinel = redis.NewFailoverClient(o), strings.Join(o.SentinelAddrs, ","), Sentinel, o
+			s.Client, s.Addr, s.Mode, s.Sentinel = redis.NewFailoverClient(o), strings.Join(o.SentinelAddrs, ","), Sentinel, o
 		}
 	}
 	return err

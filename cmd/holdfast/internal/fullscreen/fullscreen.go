@@ -18,8 +18,8 @@ import (
 type Screen struct {
 	f         *os.File
 	styles    console.Styles
-	resized   <-chan os.Signal
-	suspended <-chan os.Signal
+	Resized   <-chan os.Signal // receives a value when the terminal's size has changed
+	Suspended <-chan os.Signal // receives a value when ^Z asks the program to stop, which then calls Suspend
 	stop      func()
 }
 
@@ -45,7 +45,7 @@ func Of(w io.Writer) *Screen {
 func (s *Screen) Begin() {
 	resized, ignoreSizes := tty.Resized()
 	suspended, ignoreSuspensions := receive(signals.Suspends)
-	s.resized, s.suspended = resized, suspended
+	s.Resized, s.Suspended = resized, suspended
 	s.stop = func() {
 		ignoreSizes()
 		ignoreSuspensions()
@@ -58,12 +58,6 @@ func (s *Screen) End() {
 	s.write(giveBack)
 	s.stop()
 }
-
-// Resized returns a channel that receives a value when the terminal's size has changed.
-func (s *Screen) Resized() <-chan os.Signal { return s.resized }
-
-// Suspended returns a channel that receives a value when ^Z asks the program to stop. The program then calls Suspend.
-func (s *Screen) Suspended() <-chan os.Signal { return s.suspended }
 
 // Suspend gives the terminal back, and stops this program's job. It takes the terminal again when the job continues in the foreground, or
 // when ctx has ended.

@@ -36,7 +36,7 @@ func (r *Run) tellNodes(lease *holdfast.Lease) (stop func()) {
 				continue
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), nodeTime)
-			if err := s.Client().Ping(ctx).Err(); err != nil {
+			if err := s.Client.Ping(ctx).Err(); err != nil {
 				r.Console.Warnf("node %s does not answer; lock %q is held on %d of %d nodes: %s",
 					s.Addr, r.Name, len(nodes), len(r.Servers.All), nodeError(err))
 			}

@@ -119,7 +119,7 @@ func TestSummary(t *testing.T) {
 		says  string
 	}{
 		{"sound", func(*History) {}, "", "\nAll 8 hold, in 9s."},
-		{"overlap", Change(Granted, 3, func(e *Event) { e.At -= 2 * MS }), "1 of 8 checks failed: never two holders at once",
+		{"overlap", Change(Granted, 3, func(e *Event) { e.At -= 2 * time.Millisecond }), "1 of 8 checks failed: never two holders at once",
 			"\n   FAILED  never two holders at once\n           lottery: worker 2 got the lock 1ms before worker 1 gave it up\n"},
 		{"two", func(h *History) { h.Total--; h.Winners = nil }, "2 of 8 checks failed: 10 draws, 10 different winners; no update lost",
 			"\n   FAILED  no update lost\n           4 writes were accepted, but the ledger has 3\n"},

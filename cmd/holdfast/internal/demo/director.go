@@ -252,7 +252,7 @@ func (d *director) await(limit time.Duration, done func(Event) bool) bool {
 	return false
 }
 
-// handle records an event of a worker, and prints a draw. It returns an error if the worker has failed, or ended unintendedly.
+// handle records an event of a worker, and prints a draw. It returns an error if the worker has failed, or has ended unexpectedly.
 func (d *director) handle(e Event) error {
 	d.history.Add(e)
 	switch e.Kind {

@@ -85,23 +85,25 @@ func (b *bench) main(ctx context.Context, args []string, stdout io.Writer) error
 	case b.leases < 0 || b.leases > maxLeases:
 		return exitcode.Configf("-leases %d: want 0 to %d", b.leases, maxLeases)
 	}
-	var servers [contendedClients]*connect.Server // the same, with connections of its own for each client
+	source, urls := "the command line", f.Args()
+	if len(urls) == 0 {
+		var err error
+		if source, urls, err = connect.Named(nil); err != nil {
+			return err
+		}
+		if len(urls) > 1 {
+			return exitcode.Configf("%s names %d servers; name one", source, len(urls))
+		}
+	}
+	var servers [contendedClients]*connect.Server // the same server, with connections of its own for each client
 	for i := range servers {
 		var err error
-		if f.NArg() == 1 {
-			servers[i], err = connect.Open("the command line", f.Arg(0))
-		} else {
-			servers[i], err = connect.OpenOne(nil)
-		}
-		if err != nil {
+		if servers[i], err = connect.Open(source, urls[0]); err != nil {
 			return err
 		}
 	}
 	server := servers[0]
-	b.console.Hide(server.Secrets()...)
-	for _, warning := range connect.Warnings("instead", server) {
-		b.console.Warnf("%s", warning)
-	}
+	(&connect.Servers{All: servers[:1]}).Introduce(b.console)
 	b.console.Notef("loading %s for about %s: its other users will have to wait; ^C ends it", server.Addr, b.time)
 	ctx, stop := signals.Context(ctx)
 	defer stop()
@@ -160,8 +162,8 @@ func (b *bench) measure(ctx context.Context, servers []*connect.Server) (*report
 	return r, r.verdict(err)
 }
 
-// split divides a time into rounds of so many turns. Shorter turns measure little: there are fewer rounds instead. Their number is odd,
-// so that the median is one of them, and at most most.
+// split divides a time into rounds, each with the given number of turns. No turn is shorter than shortest, unless a single round would be;
+// the number of rounds is at most most, and odd, so that the median is the figure of one round.
 func split(all time.Duration, turns int, shortest time.Duration, most int) (rounds int, turn time.Duration) {
 	all /= time.Duration(turns)
 	rounds = min(max(int(all/shortest), 1), most)

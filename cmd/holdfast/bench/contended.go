@@ -25,7 +25,8 @@ var contendedFigures = []figure{
 	lost,
 }
 
-// The rivals of contended. They hold the lock for a while: otherwise a lock that readmits the goroutine that has just left would win.
+// The rivals of the experiment contended. They hold the lock for a while: otherwise the winner would be a lock that favours the goroutine
+// that has just released it.
 const (
 	contendedClients    = 4
 	contendedGoroutines = 8 // of each client
@@ -36,7 +37,7 @@ const (
 // contended is the experiment in which goroutines of several clients compete for one lock.
 func (b *bench) contended(ctx context.Context) error {
 	rounds, turn := split(b.time/4, 2, time.Second, 3)
-	var locks [2][]acquire // of each way: handles of one lock, client by client
+	var locks [2][]acquire // by way: handles of one lock, client by client
 	for way := range locks {
 		name := b.name("contended-" + wayNames[way])
 		for _, c := range b.clients {
@@ -76,8 +77,8 @@ func (b *bench) contendedTurn(ctx context.Context, locks []acquire, d time.Durat
 	return v, nil
 }
 
-// compete starts a goroutine for each handle of one lock. They acquire and release the lock until d has passed, ctx ends,
-// or one of them meets an error.
+// compete starts a goroutine for each handle of one lock. The goroutines acquire and release the lock until d has passed, ctx ends, or one
+// of them gets an error.
 func compete(ctx context.Context, locks []acquire, d time.Duration) (*board, time.Duration, error) {
 	within, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -102,18 +103,17 @@ func compete(ctx context.Context, locks []acquire, d time.Duration) (*board, tim
 	return b, took, nil
 }
 
-// board is where holders of the contended lock sign in and out. It notices overlaps, and how long the lock takes from
-// one holder to the next, without asking the server.
+// board is where holders of the contended lock sign in and out. It notices overlaps, and measures hand-overs, without asking the server.
 type board struct {
 	mu         sync.Mutex
 	holders    map[lease]bool
 	waiting    int
-	released   time.Time // when the last holder called Release; zero if nobody was waiting then
+	released   time.Time // when the last holder called Release; zero if there was no waiter then
 	releasedBy int       // the client of that holder
 
 	grants             []int           // of each goroutine
 	handovers, between []time.Duration // from the call of Release to the next holder's first step: all, and those between clients
-	waits              []time.Duration // including those that the end cut short
+	waits              []time.Duration // including waits that the end of the turn cut short
 	overlaps, lost     int
 }
 
@@ -121,7 +121,7 @@ func newBoard(goroutines int) *board {
 	return &board{holders: map[lease]bool{}, grants: make([]int, goroutines)}
 }
 
-// rival is the goroutine with that number. It acquires and releases the lock until ctx ends, and then returns nil.
+// rival acquires and releases the lock until ctx ends, and then returns nil. number is that of its goroutine.
 func (b *board) rival(ctx context.Context, number int, take acquire) error {
 	for {
 		select {
@@ -154,7 +154,7 @@ func (b *board) rival(ctx context.Context, number int, take acquire) error {
 	}
 }
 
-// wait is called before the lock is acquired, and returns the time.
+// wait is called before a goroutine acquires the lock, and returns the time.
 func (b *board) wait() (asked time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,8 +162,8 @@ func (b *board) wait() (asked time.Time) {
 	return time.Now()
 }
 
-// enter is called by a waiter that has become a holder. Two holders at once are an overlap, unless one of them knows
-// that its lease is lost.
+// enter is called by a waiter that has become a holder. Two holders at once are an overlap, unless one of them knows that its lease is
+// lost.
 func (b *board) enter(number int, l lease, asked time.Time) {
 	now := time.Now()
 	b.mu.Lock()
@@ -189,7 +189,7 @@ func (b *board) enter(number int, l lease, asked time.Time) {
 	}
 }
 
-// leave is called by a holder just before it releases.
+// leave is called by a holder just before it releases the lock.
 func (b *board) leave(number int, l lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-// fake is a lock in memory. After 200 releases it ends the turn with errEnough, so that no test depends on time. A
-// broken one lets everybody in.
+// fake is a lock in memory. After 200 releases it ends the turn with errEnough, so that no test depends on time. A broken one excludes
+// nobody.
 type fake struct {
 	broken bool
 	fail   error // of releases
@@ -104,7 +104,7 @@ func TestALockThatWorksDoesNotOverlap(t *testing.T) {
 	}
 }
 
-// A holder that knows of its loss does not count: the other one holds the lock rightly.
+// A holder that knows that its lease is lost is no overlap with the next holder.
 func TestHoldersThatKnowOfTheirLossDoNotOverlap(t *testing.T) {
 	knows := &fakeLease{err: holdfast.ErrLost}
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func TestHoldersThatKnowOfTheirLossDoNotOverlap(t *testing.T) {
 	}
 }
 
-// Only releases with a waiter count, each once.
+// A release is a hand-over only if there is a waiter. Each counts once.
 func TestHandoversAreFromReleaseToNextHolder(t *testing.T) {
 	b := newBoard(contendedClients * contendedGoroutines)
 	const other = contendedGoroutines // a goroutine of another client than 0 and 1
@@ -204,7 +204,7 @@ func TestTurnsEndByThemselves(t *testing.T) {
 	}
 }
 
-// All leases that were taken are counted and released, even if not all could be taken.
+// All leases that were acquired are counted and released, even if an acquire failed.
 func TestHeldCountsLostLeases(t *testing.T) {
 	var mu sync.Mutex
 	var all []*heldLease

@@ -8,27 +8,28 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// figure is something that is measured of a way to lock.
+// figure is a quantity that is measured for a way to lock.
 type figure struct {
 	key, title string                  // in JSON, and for people
 	write      func(v float64) string  // for people
 	sum        func([]float64) float64 // sums up the rounds
-	compared   bool                    // by the ratio of the two ways
+	compared   bool                    // whether the report has the ratio of the two ways
 }
 
-// values are what was measured of a way, by the figures' keys; times are in µs. Those that were not measured are missing.
+// values are the measurements of a way, by the figures' keys. Times are in µs. What was not measured is missing.
 type values map[string]float64
 
-// set notes a value, unless it was not measured.
+// set sets a value, unless it was not measured.
 func (v values) set(key string, value float64) {
 	if !math.IsNaN(value) && !math.IsInf(value, 0) {
 		v[key] = value
 	}
 }
 
-// setTimes notes the median and the 99th percentile of times.
+// setTimes sets the median and the 99th percentile of times.
 func (v values) setTimes(p50, p99 string, times []time.Duration) {
 	if len(times) > 0 {
 		found := measure.Percentiles(times, 50, 99)
@@ -36,7 +37,7 @@ func (v values) setTimes(p50, p99 string, times []time.Duration) {
 	}
 }
 
-// setCPU notes the processor time that was used between two readings, divided by n.
+// setCPU sets the processor time that was used between two readings, divided by n.
 func (v values) setCPU(before, after cpu, n float64) {
 	if after.server >= before.server { // less after a restart
 		v.set("server_cpu_us", (after.server-before.server)/n)
@@ -51,20 +52,20 @@ func sum(all []float64) (s float64) {
 	return s
 }
 
-// Counts of what must not happen.
+// Figures that count what must not happen.
 var (
 	lost     = figure{"lost", "lost", measure.Figure, sum, false}
 	overlaps = figure{"overlaps", "overlaps", measure.Figure, sum, false}
 )
 
-// ratio compares Holdfast with the bare commands. It is computed in each round, whose two turns followed each other.
+// ratio compares Holdfast with the bare commands. It is computed for each round, whose two turns followed each other.
 type ratio struct {
 	Median  float64 `json:"median"`
 	Lowest  float64 `json:"lowest"`
 	Highest float64 `json:"highest"`
 }
 
-// result is what an experiment measured: medians over the rounds, but for counts, which are sums.
+// result is the result of an experiment. Its figures are medians over the rounds, and sums for counts.
 type result struct {
 	Experiment string           `json:"experiment"`
 	Goroutines int              `json:"goroutines,omitempty"` // of free
@@ -82,7 +83,7 @@ type result struct {
 
 func (r *result) name() string {
 	if r.Goroutines > 0 {
-		return fmt.Sprintf("%s, %s", r.Experiment, plural(r.Goroutines, "goroutine"))
+		return fmt.Sprintf("%s, %s", r.Experiment, console.Count(r.Goroutines, "goroutine"))
 	}
 	return r.Experiment
 }
@@ -95,7 +96,6 @@ func (r *result) addFaults(round [2]values) {
 	r.rounds = append(r.rounds, round)
 }
 
-// sumUp sums up the rounds.
 func (r *result) sumUp() {
 	r.Holdfast, r.Bare, r.Ratios = values{}, values{}, map[string]ratio{}
 	for _, f := range r.figures {

@@ -4,9 +4,11 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// Ratios are computed in each round, so a machine that is slow in one round slows both ways, and does not show.
+// Ratios are computed for each round. A machine that is slow in one round slows both ways, so the ratios do not change.
 func TestSumUp(t *testing.T) {
 	r := &result{figures: freeFigures, rounds: [][2]values{
 		{ours: {"cycles_per_s": 10, "p50_us": 4, "lost": 1}, bare: {"cycles_per_s": 20, "p50_us": 0, "p99_us": 9}},
@@ -32,7 +34,7 @@ func TestSumUp(t *testing.T) {
 	}
 }
 
-// What a round that was not completed counted stays, what it measured does not.
+// Of a round that was not completed, overlaps and losses count, and nothing else.
 func TestFaultsOfUnfinishedRoundsCount(t *testing.T) {
 	r := &result{figures: freeFigures}
 	r.addFaults([2]values{ours: {"cycles_per_s": 10, "lost": 1}})
@@ -64,8 +66,8 @@ func TestNumbersInText(t *testing.T) {
 		{duration(2_500_000), "2.50 s"},
 		{lost.of(values{}), "-"},
 		{lost.of(values{"lost": 1234}), "1,234"},
-		{plural(1, "round"), "1 round"},
-		{plural(3, "round"), "3 rounds"},
+		{console.Count(1, "round"), "1 round"},
+		{console.Count(3, "round"), "3 rounds"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

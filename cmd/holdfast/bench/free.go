@@ -19,13 +19,13 @@ var freeFigures = []figure{
 	{"p99_us", "p99", duration, measure.Median[float64], true},
 	{"server_cpu_us", "server CPU per cycle", duration, measure.Median[float64], true},
 	{"client_cpu_us", "client CPU per cycle", duration, measure.Median[float64], true},
-	lost, // though nobody else wanted them
+	lost, // although no other goroutine wanted the lock
 }
 
-// free is the experiment in which each goroutine has a lock to itself. Every round has turns of all levels.
+// free is the experiment in which each goroutine has a lock of its own. Every round has a turn for each level and way.
 func (b *bench) free(ctx context.Context) error {
 	rounds, turn := split(b.time*45/100, 2*len(levels), 400*time.Millisecond, 5)
-	var locks [2][]acquire // of each way, as many as the highest level has goroutines
+	var locks [2][]acquire // by way: one for each goroutine of the highest level
 	for way, lock := range b.clients[0].ways {
 		for n := range slices.Max(levels) {
 			locks[way] = append(locks[way], lock(b.name(fmt.Sprintf("free-%s-%d", wayNames[way], n))))

@@ -23,7 +23,7 @@ const (
 	takers = 64
 )
 
-// held is the experiment in which many leases are held for a time.
+// held is the experiment in which many leases are held and renewed.
 func (b *bench) held(ctx context.Context) error {
 	if b.leases == 0 {
 		return nil
@@ -61,7 +61,7 @@ func (b *bench) held(ctx context.Context) error {
 	case err != nil || ctx.Err() != nil:
 		return err
 	case losses > 0:
-		return b.tryLock(ctx) // an error of the server may be why
+		return b.tryLock(ctx) // an error of the server may be the reason
 	case len(leases) < b.leases:
 		b.report.leaveOut("held: %d leases, which were not granted in time", b.leases-len(leases))
 	case held < ttl:
@@ -70,7 +70,7 @@ func (b *bench) held(ctx context.Context) error {
 	return nil
 }
 
-// takeAll acquires locks until all are held, the time comes, or one fails. It returns the leases of those that are held.
+// takeAll acquires locks until all are held, the time until has come, or one fails. It returns the leases of the locks that are held.
 func takeAll(ctx context.Context, takes []acquire, until time.Time) ([]lease, error) {
 	leases := make([]lease, len(takes))
 	err := measure.InParallel(takers, len(takes), func(i int) error {
@@ -86,14 +86,14 @@ func takeAll(ctx context.Context, takes []acquire, until time.Time) ([]lease, er
 	return slices.DeleteFunc(leases, func(l lease) bool { return l == nil }), err
 }
 
-// hold waits until d has passed, ctx ends, or the first lease is lost: then the others fare no better.
+// hold waits until d has passed, ctx ends, or the first lease is lost. Then the others are most likely lost, too.
 func hold(ctx context.Context, first lease, d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil && first.Err() == nil; {
 		time.Sleep(min(50*time.Millisecond, time.Until(end)))
 	}
 }
 
-// releaseAll releases leases and counts those that were lost. After another error, the rest is left to expire.
+// releaseAll releases leases, and counts those that were lost. After another error, it leaves the rest to expire.
 func releaseAll(ctx context.Context, leases []lease) (losses int, err error) {
 	var n atomic.Int64
 	err = measure.InParallel(takers, len(leases), func(i int) error {

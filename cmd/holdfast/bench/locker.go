@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
-// locker is a way to lock: it makes a handle of the lock with that name. One goroutine at a time uses a handle.
+// locker is a way to lock. It makes a handle of the lock with a name. Only one goroutine at a time may use a handle.
 type locker func(name string) acquire
 
-// acquire waits until the caller has the lock.
+// acquire waits until the lock is granted.
 type acquire func(ctx context.Context) (lease, error)
 
-// lease is held until it is released or lost.
+// lease is a lock that is held, until it is released or lost.
 type lease interface {
 	// Err returns an error if the holder knows that the lease is lost.
 	Err() error
@@ -51,7 +51,7 @@ var compareAndDelete = redis.NewScript(measure.CompareAndDelete)
 // barePoll is how long a waiter for a bare lock waits between tries.
 const barePoll = 2 * time.Millisecond
 
-// errBareLost says that a bare lock had expired or was deleted before its release, which is the first to notice.
+// errBareLost says that a bare lock had expired, or was deleted, before its release. Only the release notices that.
 var errBareLost = errors.New("the bare lock was lost before its release")
 
 // bareLocker locks with SET NX PX and a script that compares and deletes.
@@ -62,7 +62,7 @@ func bareLocker(rdb redis.UniversalClient, key func(name string) string) locker 
 	}
 }
 
-// bareLock is a bare lock, and the lease of it: it can be held again after its release.
+// bareLock is a bare lock and its lease. It can be acquired again after its release.
 type bareLock struct {
 	rdb        redis.UniversalClient
 	key, token string

@@ -8,8 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// progress is a writer with a last line that says what is being done, if it writes to a terminal. Other output takes
-// the place of that line.
+// progress is a writer that shows, if it writes to a terminal, what is being done in the last line. Other output replaces that line.
 type progress struct {
 	w        io.Writer
 	terminal bool

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-// report is what a run measured. Times are measured in this process.
+// report is the result of a run. Times are measured in this process.
 type report struct {
 	Server     string    `json:"server"`   // its address, without credentials
 	Software   string    `json:"software"` // what the server calls itself
@@ -26,10 +27,10 @@ type report struct {
 	Error      string    `json:"error,omitempty"`
 	ExitCode   int       `json:"exit_code"`
 
-	overlap bool // two held a lock at once
+	overlap bool // two processes held a lock at once
 }
 
-// add sums up a result. It adds it to the report if something was measured or something went wrong.
+// add sums up a result. It adds the result to the report unless nothing was measured and nothing went wrong.
 func (r *report) add(result *result) {
 	result.sumUp()
 	faults := len(r.Faults)
@@ -57,7 +58,7 @@ func (r *report) leaveOut(format string, args ...any) {
 	r.LeftOut = append(r.LeftOut, fmt.Sprintf(format, args...))
 }
 
-// verdict returns the error of a run that ended with err. Overlaps matter more than any error; lost leases may be the consequence of one.
+// verdict returns the error of a run that ended with err. Overlaps take precedence over err. Lost leases do not: they may follow from err.
 func (r *report) verdict(err error) error {
 	if len(r.Faults) > 0 && (err == nil || r.overlap) {
 		return &exitcode.Error{Code: exitcode.None, Err: errors.New("locks failed: " + strings.Join(r.Faults, "; "))}
@@ -65,11 +66,11 @@ func (r *report) verdict(err error) error {
 	return err
 }
 
-// text is the report for people.
+// text returns the report for people.
 func (r *report) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "bench: %s at %s (%s); client: %s, %s, go-redis %s\n",
-		r.Software, r.Server, r.Mode, plural(r.Processors, "processor"), r.Go, r.GoRedis)
+		r.Software, r.Server, r.Mode, console.Count(r.Processors, "processor"), r.Go, r.GoRedis)
 	for _, result := range r.Results {
 		result.write(&b)
 	}
@@ -98,7 +99,7 @@ func (r *result) write(to *strings.Builder) {
 	var table strings.Builder
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if compared {
-		fmt.Fprintf(to, "%s of ", plural(r.Rounds, "round"))
+		fmt.Fprintf(to, "%s of ", console.Count(r.Rounds, "round"))
 		fmt.Fprintf(t, "\t%s\t%s\tratio\tin rounds\t\n", wayNames[ours], wayNames[bare])
 	}
 	fmt.Fprintf(to, "%s\n\n", time.Duration(r.Millis)*time.Millisecond)
@@ -118,7 +119,7 @@ func (r *result) write(to *strings.Builder) {
 	}
 }
 
-// of writes the figure's value.
+// of returns the figure's value for people, or "-" if it was not measured.
 func (f figure) of(v values) string {
 	if value, measured := v[f.key]; measured {
 		return f.write(value)
@@ -126,7 +127,7 @@ func (f figure) of(v values) string {
 	return "-"
 }
 
-// duration writes a time given in µs.
+// duration returns a time, given in µs, for people.
 func duration(µs float64) string {
 	switch {
 	case µs >= 1e6:
@@ -135,11 +136,4 @@ func duration(µs float64) string {
 		return measure.Figure(µs/1e3) + " ms"
 	}
 	return measure.Figure(µs) + " µs"
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

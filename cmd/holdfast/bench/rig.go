@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// bench is a run: what its flags say, and what its experiments use.
+// bench is a run: its flags, and the state that its experiments share.
 type bench struct {
 	prefix   string // of keys
 	time     time.Duration
@@ -33,14 +33,14 @@ type bench struct {
 	console  *console.Console
 	progress *progress
 
-	clients []*client // the first is for free and held, all of them are for contended
-	id      string    // begins the names of all locks
+	clients []*client // free and held use the first, contended uses all
+	id      string    // the beginning of all locks' names
 	names   []string  // of all locks, so that their keys can be deleted
 	noCPU   string    // why the server's processor time is unknown; "" if it is known
 	report  *report
 }
 
-// client is one client of the server, with its own connections, and the two ways to lock through it.
+// client is a client of the server, with connections of its own, and the two ways to lock through it.
 type client struct {
 	rdb   redis.UniversalClient
 	locks *holdfast.Client
@@ -57,30 +57,30 @@ const (
 var wayNames = [2]string{"Holdfast", "bare"}
 
 const (
-	// ttl is the TTL of all locks. If a run is killed, its locks expire after this.
+	// ttl is the TTL of all locks. The locks of a run that is killed expire after this time.
 	ttl = 10 * time.Second
-	// commandTimeout is long, so that a server that stands still for a moment is measured, not given up.
+	// commandTimeout is long, so that a server that stands still for a moment is measured instead of given up.
 	commandTimeout = 5 * time.Second
-	// closingTime bounds how long it takes to release locks and delete keys.
+	// closingTime bounds the time for releasing locks and deleting keys.
 	closingTime = 5 * time.Second
 )
 
-// connect makes clients, and takes a lock in both ways: a server that cannot be used is found before anything is measured. It returns
-// what the server calls itself.
+// connect makes clients, and takes a lock in both ways, so that an unusable server is found before anything is measured. It returns what
+// the server calls itself.
 //
-// The names of locks share a random beginning, not a key prefix: with a prefix of its own, a run would use channels that the ACL of a
-// locker does not allow, and a run that is killed would leave a fence counter behind for ever.
+// The locks' names share a random beginning. A key prefix for each run would not do: the ACL of a locker does not allow its channels, and a
+// run that is killed would leave a fence counter behind for ever.
 func (b *bench) connect(ctx context.Context, servers []*connect.Server) (software string, err error) {
 	b.id = "bench:" + strings.ToLower(rand.Text()[:12]) + ":"
 	logger := b.console.Logger()
 	for _, server := range servers {
-		rdb := server.Client()
+		rdb := server.Client
 		locks, err := holdfastgoredis.New(rdb, &holdfast.Config{TTL: ttl, Prefix: b.prefix, Logger: logger, CommandTimeout: commandTimeout})
 		if err != nil {
 			return "", err
 		}
 		b.clients = append(b.clients, &client{rdb, locks, [2]locker{ours: holdfastLocker(locks), bare: bareLocker(rdb, b.key)}})
-		logger = slog.New(slog.DiscardHandler) // the others would log the same as the first
+		logger = slog.New(slog.DiscardHandler) // the other clients would log the same as the first
 	}
 	first := b.clients[0]
 	if _, is := first.rdb.(*redis.ClusterClient); is {
@@ -109,8 +109,8 @@ func (b *bench) name(what string) string {
 // key returns the key of the lock with that name.
 func (b *bench) key(name string) string { return b.prefix + "{" + name + "}" }
 
-// compare measures both ways, one right after the other, for each of the results in every round. Each way is first in every other
-// round. It adds the results to the report even if it returns an error.
+// compare measures, in every round and for each of the results, both ways one right after the other. The way that goes first alternates
+// from round to round. compare adds the results to the report even if it returns an error.
 func (b *bench) compare(rounds int, results []*result, turn func(i, way int) (values, error)) error {
 	defer func() {
 		for _, r := range results {
@@ -145,8 +145,8 @@ func (b *bench) tryLock(ctx context.Context) error {
 	return lease.Release(ctx)
 }
 
-// close closes the clients and deletes every key that docs/PROTOCOL.md lists for the run's locks: released locks may leave a queue. The
-// fence counter, which other locks use, too, stays. Its error says why keys are left.
+// close closes the clients and deletes every key that docs/PROTOCOL.md lists for the run's locks, because a released lock may leave a
+// queue. The fence counter stays, because other locks use it, too. The error says why keys are left.
 func (b *bench) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closingTime)
 	defer cancel()
@@ -167,7 +167,7 @@ func (b *bench) close(ctx context.Context) error {
 	return nil
 }
 
-// cpu is the processor time, in µs, that the server has used for all its users, and that this process has used. NaN: it is not known.
+// cpu is the processor time, in µs, that the server (for all its users) and this process have used so far. NaN means unknown.
 type cpu struct{ server, client float64 }
 
 func (b *bench) cpu(ctx context.Context) cpu {
@@ -197,7 +197,7 @@ func (b *bench) cpu(ctx context.Context) cpu {
 // serverCPU matches the fields of INFO cpu that are about the server process itself.
 var serverCPU = regexp.MustCompile(`(?m)^used_cpu_(?:sys|user):(\d+(?:\.\d+)?)\r?$`)
 
-// parseCPU adds up these fields, in µs.
+// parseCPU returns the sum of these fields, in µs.
 func parseCPU(text string) (used float64, err error) {
 	found := serverCPU.FindAllStringSubmatch(text, -1)
 	if len(found) != 2 {

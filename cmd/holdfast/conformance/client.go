@@ -24,10 +24,10 @@ type client struct {
 	who   string // in the dialogue
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	lines chan string // what it says; closed when it ends
+	lines chan string // the lines that it prints; closed when it ends
 }
 
-// start starts a process, whose connections go through the trial's network.
+// start starts a process of the client. Its connections go through the trial's network.
 func (t *trial) start() *client {
 	c := &client{t: t, who: fmt.Sprintf("client %d", len(t.clients)+1), lines: make(chan string, 16)}
 	args := append(slices.Clone(t.command), t.network.addr(), t.name)
@@ -45,7 +45,7 @@ func (t *trial) start() *client {
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 			exit.Code = exitcode.NotFound
 		}
-		check(exit) // there is no verdict then
+		check(exit) // this error ends the judging without a verdict
 	}
 	t.clients = append(t.clients, c)
 	go func() {
@@ -58,7 +58,7 @@ func (t *trial) start() *client {
 	return c
 }
 
-// started starts several clients.
+// started starts n clients.
 func (t *trial) started(n int) (clients []*client) {
 	for range n {
 		clients = append(clients, t.start())
@@ -66,17 +66,17 @@ func (t *trial) started(n int) (clients []*client) {
 	return clients
 }
 
-// The words that may follow ready: what a client implements besides mutexes.
+// The words that may follow ready. They say what a client implements besides mutexes.
 const rwmutex, semaphore = "rwmutex", "semaphore"
 
-// missingError names the feature that a scenario is about and that the client does not implement.
+// missingError is the name of a scenario's feature that the client does not implement.
 type missingError string
 
 func (e missingError) Error() string {
 	return "not judged: the client does not say that it implements " + string(e)
 }
 
-// implements reads a client's first line.
+// implements checks a client's first line. If the client lacks the trial's feature, it ends the scenario.
 func (t *trial) implements(line string) {
 	words := strings.Fields(line)
 	if len(words) == 0 || words[0] != "ready" {
@@ -101,8 +101,8 @@ func (c *client) tell(format string, args ...any) {
 	}
 }
 
-// hear returns the next line that the client prints within d, and whether it is an error that the client reports itself. what names
-// the line that is expected.
+// hear returns the next line, which the client must print within d, and whether the client reports an error in it. what describes the
+// expected line.
 func (c *client) hear(d time.Duration, what string) (line string, isError bool) {
 	timeout := time.NewTimer(d)
 	defer timeout.Stop()
@@ -121,7 +121,7 @@ func (c *client) hear(d time.Duration, what string) (line string, isError bool) 
 	return "", false
 }
 
-// next returns the next line that the client prints within d, which must not be an error.
+// next returns the next line, which the client must print within d, and which must not report an error.
 func (c *client) next(d time.Duration, what string) string {
 	line, isError := c.hear(d, what)
 	if isError {
@@ -137,21 +137,21 @@ func (c *client) ask(format string, args ...any) string {
 	return c.next(c.t.answer, "an answer to "+strconv.Quote(fmt.Sprintf(format, args...)))
 }
 
-// must sends a command whose answer is known.
+// must sends a command. The answer must be want.
 func (c *client) must(want, format string, args ...any) {
 	if got := c.ask(format, args...); got != want {
 		failf("%s answers %s to %q, and not %s", c.who, printable.Word(got, 200), fmt.Sprintf(format, args...), want)
 	}
 }
 
-// refused sends a command to acquire the lock, which must not be granted.
+// refused sends a command to acquire the lock. The client must not get it.
 func (c *client) refused(verb string) { c.must("held", "%s %d", verb, longMs) }
 
 func (c *client) release() { c.must("released", "release") }
 
 func (c *client) holds() { c.must("yes", "holds") }
 
-// grantedBy returns the fence that an answer tells.
+// grantedBy returns the fence in an answer, which must be a grant.
 func (c *client) grantedBy(answer string) uint64 {
 	number, is := strings.CutPrefix(answer, "granted ")
 	fence, err := strconv.ParseUint(number, 10, 63)
@@ -161,14 +161,14 @@ func (c *client) grantedBy(answer string) uint64 {
 	return fence
 }
 
-// granted returns the fence once the client says that it has the lock.
+// granted waits until the client says that it has the lock, and returns the fence.
 func (c *client) granted() (fence uint64) { return c.grantedWithin(c.t.answer) }
 
 func (c *client) grantedWithin(d time.Duration) (fence uint64) {
 	return c.grantedBy(c.next(d, "granted"))
 }
 
-// handedOver is granted, but also checks that the fence is above an earlier one.
+// handedOver is granted for a hand-over, whose fence must be above an earlier one.
 func (c *client) handedOver(above uint64) (fence uint64) {
 	if fence = c.granted(); fence <= above {
 		failf("the fence %d of a hand-over follows %d", fence, above)
@@ -176,10 +176,10 @@ func (c *client) handedOver(above uint64) (fence uint64) {
 	return fence
 }
 
-// try makes the client ask for a lock that is free.
+// try makes the client acquire a lock that is free.
 func (c *client) try(ttl time.Duration) (fence uint64) { return c.take(c.t.verb("try"), ttl) }
 
-// take sends a command that must be granted.
+// take sends a command to acquire the lock. The client must get it.
 func (c *client) take(verb string, ttl time.Duration) (fence uint64) {
 	return c.grantedBy(c.ask("%s %d", verb, ttl.Milliseconds()))
 }
@@ -191,7 +191,7 @@ func (c *client) kill() {
 	c.wait()
 }
 
-// leave closes the input of the process, at which it should end, and kills it if it does not.
+// leave closes the process's input, so that it ends, and kills it if it does not.
 func (c *client) leave() {
 	_ = c.stdin.Close() // it may have ended
 	defer time.AfterFunc(5*time.Second, func() { _ = c.cmd.Process.Kill() }).Stop()

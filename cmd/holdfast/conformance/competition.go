@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// turn is a time during which a holder certainly had the lock: from when it was told so until it was told to release it.
+// turn is a period in which a holder certainly had the lock: from the grant until it was told to release the lock.
 type turn struct {
 	who      string
 	from, to time.Duration // since the scenario began
@@ -44,7 +44,7 @@ func competes(t *trial) {
 					from := time.Since(began)
 					time.Sleep(turnLasts)
 					to := time.Since(began)
-					// A holder that stood still may have lost the lock during its turn. Such a turn is not judged.
+					// A turn is not judged if the holder has lost the lock, as it may after it stood still.
 					if kept := release(); kept {
 						mu.Lock()
 						turns = append(turns, turn{who, from, to, fence, lock == t.reader})
@@ -59,7 +59,7 @@ func competes(t *trial) {
 	check(judge(turns))
 }
 
-// turnLasts is how long a turn lasts at least.
+// turnLasts is the minimum length of a turn.
 const turnLasts = time.Millisecond
 
 // hold makes the client acquire one side of the lock. release reports whether the client still had it.
@@ -78,7 +78,7 @@ func (c *client) hold(lock *holdfast.Lock) (fence uint64, release func() (kept b
 	}
 }
 
-// hold is the same for Holdfast.
+// hold acquires one side of the lock for Holdfast. release reports whether Holdfast still had it.
 func (t *trial) hold(lock *holdfast.Lock) (fence uint64, release func() (kept bool)) {
 	lease := t.take(lock)
 	return lease.Fence(), func() bool {
@@ -90,12 +90,12 @@ func (t *trial) hold(lock *holdfast.Lock) (fence uint64, release func() (kept bo
 	}
 }
 
-// judge returns an error if two turns overlap that are not both readers', or if a later turn does not have a higher fence. A reader that
-// follows a reader may have the same fence.
+// judge returns an error if two turns overlap that are not both readers', or if the fence of a turn is not above those of earlier turns. A
+// reader after a reader may have the same fence.
 func judge(turns []turn) error {
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.from, b.from) })
 	byClients := 0
-	var writer, reader, latest turn // so far: the last writer, the reader with the highest fence, and the one that ended last
+	var writer, reader, latest turn // so far: the last writer, the reader with the highest fence, and the reader that ended last
 	for _, b := range turns {
 		if b.who != "Holdfast" {
 			byClients++

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Readers may have the lock, and a fence, together; nobody else may.
+// Only readers may have the lock, and a fence, at the same time.
 func TestTurnsAreJudged(t *testing.T) {
 	t.Parallel()
 	r := func(from, to int, fence uint64) turn {

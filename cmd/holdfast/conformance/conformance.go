@@ -145,7 +145,7 @@ type verdict struct {
 	Dialogue []string `json:"dialogue,omitempty"` // what was said, if it did not pass
 }
 
-// text is the verdict for people.
+// text returns the verdict for people.
 func (v verdict) text() string {
 	word := "FAILED"
 	switch {
@@ -163,7 +163,7 @@ func (v verdict) text() string {
 	return text
 }
 
-// report has the verdicts of all scenarios. It is OK if some were passed and the others were skipped.
+// report has the verdicts of all scenarios. It is OK if at least one was passed and the others were skipped.
 type report struct {
 	OK        bool      `json:"ok"`
 	Passed    int       `json:"passed"`
@@ -179,7 +179,7 @@ var neverJudged = []string{
 	"elections", "breaks by operators", "servers that are too old", "machines that are suspended",
 }
 
-// text is what follows the verdicts.
+// text returns what is printed after the verdicts.
 func (r *report) text() string {
 	text := fmt.Sprintf("\n%d of %d scenarios passed", r.Passed, len(r.Verdicts))
 	if r.Skipped > 0 {
@@ -188,7 +188,6 @@ func (r *report) text() string {
 	return text + "\nnot judged: " + strings.Join(r.NotJudged, ", ") + "\n"
 }
 
-// add adds a verdict.
 func (r *report) add(v verdict, feature string) {
 	r.Verdicts = append(r.Verdicts, v)
 	switch {
@@ -203,11 +202,11 @@ func (r *report) add(v verdict, feature string) {
 	r.OK = r.Passed > 0 && r.Passed+r.Skipped == len(r.Verdicts)
 }
 
-// atOnce is how many scenarios run side by side, each with a lock of its own: most of them mostly wait.
+// atOnce is how many scenarios run concurrently, each with a lock of its own. Most of them spend their time waiting.
 const atOnce = 8
 
-// judge runs scenarios and passes each verdict to tell. It returns an error if it cannot judge, for example because the client or the server
-// does not exist.
+// judge runs scenarios, and passes each verdict to tell. It returns an error if it cannot judge, for example because the client or the
+// server does not exist.
 func (k *kit) judge(ctx context.Context, chosen []scenario, tell func(verdict)) (*report, error) {
 	if k.server == "" {
 		own, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})
@@ -217,7 +216,7 @@ func (k *kit) judge(ctx context.Context, chosen []scenario, tell func(verdict)) 
 		defer own.Close()
 		k.server = own.Addr()
 	}
-	// Holdfast's own client would retry for seconds. If nothing listens, the address is more likely wrong than the server restarting.
+	// Holdfast's own client would retry for seconds. If nothing listens, most likely the address is wrong.
 	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", k.server)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", holdfast.ErrUnavailable, err)
@@ -237,7 +236,7 @@ func (k *kit) judge(ctx context.Context, chosen []scenario, tell func(verdict)) 
 			defer func() { <-slots }()
 			v, err := k.try(ctx, s)
 			if err != nil {
-				stop(err) // nobody needs the other verdicts
+				stop(err) // the other verdicts are not needed
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -255,11 +254,11 @@ func (k *kit) judge(ctx context.Context, chosen []scenario, tell func(verdict)) 
 	return r, context.Cause(ctx)
 }
 
-// attempts is the maximum number of runs of a scenario. It runs again if the client failed while this machine stood still, because
-// then a sound client may fail.
+// attempts is the maximum number of runs of a scenario. The scenario runs again if the client failed and this machine stood still
+// meanwhile, because then a sound client may fail.
 const attempts = 3
 
-// try runs a scenario. It returns an error if there can be no verdict.
+// try runs a scenario, and returns an error if there can be no verdict.
 func (k *kit) try(ctx context.Context, s scenario) (v verdict, err error) {
 	for range attempts {
 		watching, stop := context.WithCancel(ctx)

@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// These scenarios test the free path: clients that take it, and clients that meet locks acquired on it.
+// The scenarios in this file test the free path: clients that take it, and clients that meet locks acquired on it.
 
-// The tokens of a holder and of a waiter that the kit itself is.
+// The tokens with which the kit itself holds and waits.
 const (
 	holderToken = "conformanceHolderAAAAA"
 	waiterToken = "conformanceWaiterAAAAA"
 )
 
-// set sets the lock as the free path does: its value has no fence yet. It returns the fence of the grant.
+// set acquires the lock as the free path does, so that its value has no fence yet. It returns the fence of the grant.
 func (t *trial) set() (fence uint64) {
 	now := t.now()
 	var is *redis.BoolCmd
@@ -33,8 +33,8 @@ func (t *trial) set() (fence uint64) {
 	return t.lastFence()
 }
 
-// meetsYoungLock tests a lock whose fence is not written yet: the client is refused it, waits for it and marks its value, and is handed it
-// by the release.
+// meetsYoungLock makes the client try a lock whose value has no fence yet, and then wait for it. The client must mark the value, so that
+// the release hands the lock over to it.
 func meetsYoungLock(t *trial) {
 	fence := t.set()
 	c := t.start()
@@ -53,7 +53,8 @@ func meetsYoungLock(t *trial) {
 	c.release()
 }
 
-// passesNoWaiter makes the client try a lock that is free while another client is queued for it, as after an expiry. The waiter must get it.
+// passesNoWaiter makes the client try a lock that is free while another client is queued for it, as after an expiry. The waiter must get
+// the lock.
 func passesNoWaiter(t *trial) {
 	channel := "holdfast:c:" + t.name
 	heard := t.rdb.Subscribe(t.ctx, channel)
@@ -83,11 +84,11 @@ func passesNoWaiter(t *trial) {
 	c.release()
 }
 
-// promised is longer than a claim, within which a waiter may have promised to look.
+// promised is longer than a claim, and so longer than the time within which a waiter may have promised to look.
 const promised = 2 * time.Second
 
-// handsOver makes Holdfast wait while the client has the lock. The waiter leaves a mark in the lock's value; the client's release must see
-// it and hand the lock over.
+// handsOver makes Holdfast wait while the client has the lock. The waiter leaves a mark in the lock's value, which the client's release
+// must see in order to hand the lock over.
 func handsOver(t *trial) {
 	c := t.start()
 	fence := c.try(long)
@@ -107,7 +108,7 @@ func handsOver(t *trial) {
 		})
 	}()
 	t.waiting(1)
-	// Holdfast has promised to look within a claim. That look would find a lock that was freed and not handed over.
+	// Let the time pass within which Holdfast has promised to look: that look would take a lock that was only freed, not handed over.
 	t.pause(promised)
 	c.release()
 	check(<-done)

@@ -11,18 +11,18 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// These scenarios are about messages to a waiter that are late, forged or lost.
+// The scenarios in this file are about messages to a waiter that are late, forged or lost.
 
-// A waiter that gets no message looks at the lock every 30 s. If it notices that it may have missed a message, it looks much sooner: at
-// once, or after its subscription has been silent for 10 s.
+// A waiter that gets no message looks at the lock every 30 s. A waiter that may have missed a message looks sooner: at once, or after its
+// subscription has been silent for 10 s.
 const (
 	soon          = 15 * time.Second
 	afterSilence  = 22 * time.Second
-	unconfirmed   = 900 * time.Millisecond // after 1 s a waiter may enter the queue without a subscription
+	unconfirmed   = 900 * time.Millisecond // after 1 s, a waiter may enter the queue without a confirmed subscription
 	confirmsAfter = 10 * time.Second
 )
 
-// messenger returns a function that sends a message to the only waiter, and the server's time, in µs.
+// messenger returns a function that sends a message to the only waiter, and the server's time in µs.
 func (t *trial) messenger() (send func(kind, format string, args ...any), now int64) {
 	members := reply(t.rdb.ZRangeArgs(t.ctx, redis.ZRangeArgs{Key: t.queue, Start: "0", Stop: "+inf", ByScore: true}))
 	if len(members) != 1 {
@@ -47,7 +47,7 @@ func ignoresLateGrant(t *trial) {
 	heal := t.network.Partition()
 	defer heal()
 	t.release(lease)
-	lease = t.acquire() // once the client's claim has ended
+	lease = t.acquire() // returns when the client's claim has ended
 	t.note("the network", "delivers")
 	heal()
 	t.until("a place in the queue", func() bool {
@@ -66,7 +66,7 @@ func ignoresLateGrant(t *trial) {
 	c.release()
 }
 
-// ignoresForgedGrants sends grants with fences that no server gives: one is too high, and one is below earlier fences.
+// ignoresForgedGrants sends grants with fences that no server would issue: one is too high, and one is below earlier fences.
 func ignoresForgedGrants(t *trial) {
 	lease, c := t.behind()
 	send, now := t.messenger()
@@ -91,8 +91,7 @@ func looksWhenTold(t *trial) {
 	c.grantedWithin(soon)
 }
 
-// losesSubscription hands the lock over to a waiter that gets no message, because its connections are cut or its subscription is
-// silent.
+// losesSubscription hands the lock over to a waiter that gets no message, because its connections are cut or its subscription is silent.
 func losesSubscription(t *trial) {
 	for _, f := range []struct {
 		what   string

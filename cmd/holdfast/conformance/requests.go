@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// These scenarios are about requests and replies that are late or lost.
+// The scenarios in this file are about requests and replies that are late or lost.
 
-// warm loads the scripts that a client may send, and starts one that has acquired and released the lock once. If the server did not
-// know a script, it would answer NOSCRIPT, and if that reply were lost, the script would not run.
+// warm loads the scripts that a client may send, starts a client, and makes it acquire and release the lock once. If the server did not
+// know a script, it would reply NOSCRIPT; if that reply were lost, the script would never run.
 func (t *trial) warm() *client {
 	for _, s := range []script.Script{script.Acquire(), script.Release(), script.BatchRelease(), script.Renew(), script.BatchRenew()} {
 		reply(t.rdb.ScriptLoad(t.ctx, s.Source))
@@ -22,7 +22,7 @@ func (t *trial) warm() *client {
 	return c
 }
 
-// mend ends the loss of replies. It cuts the connections: otherwise the next reply would answer an earlier request.
+// mend ends the loss of replies. It cuts the connections, on which the next reply would otherwise answer an earlier request.
 func (t *trial) mend() {
 	t.network.set(nil)
 	t.network.SwallowReplies(false)
@@ -30,15 +30,15 @@ func (t *trial) mend() {
 	t.note("the network", "has cut the connections, and works")
 }
 
-// isFreed waits until nobody has the lock.
+// isFreed waits until the lock is free.
 func (t *trial) isFreed() { t.until("a free lock", func() bool { return !t.exists() }) }
 
-// replyDelay is much shorter than the 2 s after which a client gives up a request, because a new connection may need several replies.
+// replyDelay is much shorter than the 2 s after which a client gives up on a request, because a new connection may need several replies.
 const replyDelay = 500 * time.Millisecond
 
-// countsFromRequest delays the reply that grants the lock, and loses the reply to a renewal. The client's lease ends at the deadline
-// that counts from its first request: when the lock would have expired, less the drift. Then the client must release the lock, which
-// the renewal has extended.
+// countsFromRequest delays the reply that grants the lock, and loses the reply to a renewal. The client's lease must end when the lock,
+// without the renewal, would have expired, less the drift: the deadline counts from the first request. Then the client must release the
+// lock, which the renewal has extended.
 func countsFromRequest(t *trial) {
 	c := t.warm()
 	t.note("the network", "delays replies")
@@ -53,7 +53,7 @@ func countsFromRequest(t *trial) {
 	t.pause(time.Until(expires.Add(-lasting/100 + leeway)))
 	c.must("no", "holds")
 	t.mend()
-	var left time.Duration // at the latest look
+	var left time.Duration // until the lock expires, at the latest look
 	looks := 0
 	t.until("a free lock", func() bool {
 		pttl := reply(t.rdb.PTTL(t.ctx, t.key))
@@ -75,7 +75,7 @@ func losesReply(t *trial) {
 	t.network.SwallowReplies(true)
 	c.tell("try %d", short.Milliseconds())
 	unasked := caught(func() { t.until("a request to acquire the lock", t.exists) })
-	text, _ := t.rdb.Get(t.ctx, t.key).Result() // if it fails, so does what follows
+	text, _ := t.rdb.Get(t.ctx, t.key).Result() // if this fails, so do the requests below
 	t.mend()
 	check(unasked)
 	answer, isError := c.hear(t.answer, "an answer to the try whose reply was lost")
@@ -116,7 +116,7 @@ func refusesLateCopy(t *trial) {
 		t.network.Cut()
 		cut := time.Now()
 		t.until("a release of the acquire that went unanswered", func() bool {
-			if isNative { // which no tombstone stops
+			if isNative { // no tombstone stops a transaction
 				return t.network.latest().After(cut)
 			}
 			return reply(t.rdb.ZCount(t.ctx, t.queue, "-inf", "(0")) > 0
@@ -130,14 +130,14 @@ func refusesLateCopy(t *trial) {
 		return
 	}
 	t.deliverLate(request, "after the release")
-	// The tombstone, if there is one, ends when the server no longer carries the request out.
+	// A tombstone, if there is one, lasts until the server no longer executes the request.
 	for _, z := range reply(t.rdb.ZRangeWithScores(t.ctx, t.queue, 0, 0)) {
 		t.pause(min(time.Duration(int64(-z.Score)-t.now())*time.Microsecond+10*time.Millisecond, t.answer))
 	}
 	t.deliverLate(request, "after the tombstone's end")
 }
 
-// deliverLate delivers an acquire that was kept back. It must not take the lock.
+// deliverLate delivers an acquire that was kept back. The acquire must not take the lock.
 func (t *trial) deliverLate(request []byte, when string) {
 	t.note("the network", "delivers the request, "+when)
 	check(t.network.deliver(t.ctx, request))
@@ -146,8 +146,8 @@ func (t *trial) deliverLate(request []byte, when string) {
 	}
 }
 
-// deliverGhost delivers a transaction of the free path that was kept back. It sets the lock for a token that has ended, so the client must
-// go on releasing that token.
+// deliverGhost delivers a transaction of the free path that was kept back. The transaction acquires the lock for a token that has ended, so
+// the client must have kept trying to release that token.
 func (t *trial) deliverGhost(request []byte) {
 	t.note("the network", "delivers the transaction")
 	check(t.network.deliver(t.ctx, request))

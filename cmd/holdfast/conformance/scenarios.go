@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// scenario is something that a client meets. run ends with failf if the client does something wrong.
+// scenario is a situation in which a client is judged. run ends with failf if the client does something wrong.
 type scenario struct {
 	name, shows string
 	run         func(t *trial)
@@ -60,7 +60,7 @@ var scenarios = []scenario{
 // fences is the key of the fence counter.
 const fences = "holdfast:fences"
 
-// value is the form of a mutex's value. The fence is 0 if it was acquired on the free path, and not renewed yet.
+// value matches a mutex's value. The fence is 0 if the mutex was acquired on the free path and has not been renewed.
 var value = regexp.MustCompile(`^hf2:([A-Za-z0-9_-]{22}):(0|[1-9][0-9]*):([1-9][0-9]*):([^:]+):(\{.*\})(\+?)$`)
 
 // held returns the parts of the lock's value.
@@ -79,7 +79,7 @@ func (t *trial) held() (token string, fence uint64, info string) {
 	return parts[1], fence, parts[5]
 }
 
-// lastFence returns the last fence of the counter; 0 if there is none.
+// lastFence returns the latest fence of the counter; 0 if there is none.
 func (t *trial) lastFence() (fence uint64) {
 	for _, entry := range reply(t.rdb.XRevRangeN(t.ctx, fences, "+", "-", 1)) {
 		var ms, seq uint64
@@ -140,7 +140,8 @@ func keepsOut(t *trial) {
 
 func fencesRise(t *trial) { t.fencesRise("try", "try", "try", "try", "try") }
 
-// fencesRise makes a client, with each of these commands, and Holdfast acquire the lock in turn. Each fence must be above the previous one.
+// fencesRise makes a client, with each of these commands, and Holdfast acquire the lock alternately. Each fence must be above the previous
+// one.
 func (t *trial) fencesRise(verbs ...string) {
 	c := t.start()
 	last := uint64(0)
@@ -163,14 +164,15 @@ func queues(t *trial) {
 	t.release(lease)
 	for _, c := range []*client{first, second} {
 		last = c.handedOver(last)
-		// The claim is short; the client has to make a lease of it.
+		// The client must extend the short claim to a lease.
 		t.until("a lease of its own length", func() bool { return reply(t.rdb.PTTL(t.ctx, t.key)) > long/2 })
 		c.release()
 	}
 	t.waiting(0)
 }
 
-// A waiter may look now and then and check its subscription, and send a PING a second on each of three connections, as over rueidis.
+// A waiter may look at the lock and check its subscription now and then, and send a PING a second on each of three connections, as rueidis
+// does.
 const (
 	quietFor     = 5 * time.Second
 	quietAllowed = 5
@@ -204,7 +206,7 @@ func renews(t *trial) {
 	c.release()
 }
 
-// A lease of lasting is renewed when a third of it has passed, and at the latest after renewed.
+// A lease with the TTL lasting is renewed when a third of the TTL has passed, and at the latest after the time renewed.
 const (
 	lasting = 30 * time.Second
 	renewed = 20 * time.Second

@@ -6,8 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// The scenarios of read-write locks and semaphores. Where one does not say which side of a read-write lock it means, trial.lock and
-// trial.verb are the writer's.
+// The scenarios in this file are about read-write locks and semaphores. trial.lock and trial.verb are those of a read-write lock's writer.
 
 func readersShare(t *trial) {
 	clients := t.started(3)
@@ -51,7 +50,8 @@ func rwFencesRise(t *trial) {
 	t.fencesRise("try-write", "try-read", "try-write", "try-write", "try-read")
 }
 
-// writersAreNotPassed makes a writer wait for a reader, and two readers wait behind the writer. They must get the lock in that order.
+// writersAreNotPassed makes a writer wait for a reader, and two readers wait behind the writer. The waiters must get the lock in that
+// order.
 func writersAreNotPassed(t *trial) {
 	lease := t.take(t.reader)
 	writer := t.waiter(1)
@@ -64,7 +64,7 @@ func writersAreNotPassed(t *trial) {
 	t.release(lease)
 	written := writer.handedOver(lease.Fence())
 	writer.release()
-	for _, c := range readers { // both have the lock before either releases it
+	for _, c := range readers { // both get the lock before either releases it
 		c.handedOver(written)
 	}
 	for _, c := range readers {
@@ -99,7 +99,7 @@ func rwExpires(t *trial) {
 	for _, verbs := range [][2]string{{"try-read", "acquire-write"}, {"try-write", "acquire-read"}} {
 		clients := t.started(2)
 		dies, next := clients[0], clients[1]
-		began := time.Now() // the lease lasts for short after this, or longer
+		began := time.Now() // the lease lasts at least until short has passed from here
 		dies.take(verbs[0], short)
 		next.tell("%s %d", verbs[1], longMs)
 		t.waiting(1)

@@ -16,14 +16,14 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 )
 
-// trial is one run of a scenario: a lock, clients, and Holdfast's own, which reaches the server directly.
+// trial is one run of a scenario, with a lock, clients, and Holdfast's own client, which reaches the server directly.
 //
-// Its methods, and those of client, end the scenario by a panic if what they do or wait for fails: see failf.
+// Its methods, and those of client, end the scenario by a panic if they fail: see failf.
 type trial struct {
 	*kit
 	ctx     context.Context
 	cancel  context.CancelFunc
-	feature string // what the scenario is about; empty for mutexes
+	feature string // the scenario's feature; "" for mutexes
 	name    string // of the lock
 	key     string // of the lock
 	queue   string // the key of the lock's queue
@@ -38,13 +38,13 @@ type trial struct {
 
 	mu    sync.Mutex
 	said  []string        // the dialogue
-	lease *holdfast.Lease // the latest of Holdfast's
+	lease *holdfast.Lease // the latest lease of Holdfast's client
 }
 
-// failure is what a scenario panics with.
+// failure is the value of a scenario's panic.
 type failure struct{ error }
 
-// failf ends a scenario, and says what the client did wrong.
+// failf ends a scenario with a message that says what the client did wrong.
 func failf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
 
 // check ends a scenario if err is not nil.
@@ -69,7 +69,7 @@ func caught(f func()) (err error) {
 	return nil
 }
 
-// reply returns the server's reply to a command. It ends the scenario if that is an error.
+// reply returns the server's reply to a command. If that is an error, reply ends the scenario.
 func reply[T any](command interface {
 	Name() string
 	Result() (T, error)
@@ -81,11 +81,11 @@ func reply[T any](command interface {
 	return got
 }
 
-// The TTLs of leases: one that must not end within a scenario, and one that is to end, or to be renewed, within it.
+// The TTLs of leases.
 const (
-	long   = 5 * time.Minute
-	short  = 5 * time.Second
-	longMs = int(long / time.Millisecond) // as commands have it
+	long   = 5 * time.Minute              // does not pass within a scenario
+	short  = 5 * time.Second              // passes within a scenario
+	longMs = int(long / time.Millisecond) // for commands
 )
 
 func (k *kit) newTrial(ctx context.Context, s scenario) (*trial, error) {
@@ -115,7 +115,7 @@ func (k *kit) newTrial(ctx context.Context, s scenario) (*trial, error) {
 	return t, nil
 }
 
-// end ends the processes, and deletes what the scenario has left on the server.
+// end ends the processes, and deletes the scenario's keys.
 func (t *trial) end() error {
 	t.network.close()
 	for _, c := range t.clients {
@@ -125,12 +125,12 @@ func (t *trial) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if t.lease != nil {
-		_ = t.lease.Release(ctx) // most often it is released
+		_ = t.lease.Release(ctx) // does nothing if the scenario has released it
 	}
 	return errors.Join(t.own.Close(ctx), t.rdb.Del(ctx, t.key, t.queue, t.queue+":e").Err(), t.rdb.Close())
 }
 
-// note adds a line to the dialogue. Only the end of that is kept, which shows what went wrong.
+// note adds a line to the dialogue. Only the end of the dialogue is kept.
 func (t *trial) note(who, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -184,12 +184,12 @@ func (t *trial) verb(command string) string {
 	return command
 }
 
-// waiting waits until that many processes wait for the lock.
+// waiting waits until n processes wait for the lock.
 func (t *trial) waiting(n int) {
 	t.until(fmt.Sprintf("%d waiters in the lock's queue", n), func() bool { return t.status().Waiting == n })
 }
 
-// status is the lock's state, as Holdfast sees it.
+// status returns the lock's status, as Holdfast sees it.
 func (t *trial) status() holdfast.Status {
 	s, err := t.lock.Status(t.ctx)
 	if err != nil {
@@ -212,7 +212,7 @@ func (t *trial) behind() (*holdfast.Lease, *client) {
 	return lease, t.waiter(1)
 }
 
-// until calls is until it returns true, for at most as long as an answer may take.
+// until calls is repeatedly until it returns true. It fails after the time that an answer may take.
 func (t *trial) until(what string, is func() bool) {
 	for began := time.Now(); !is(); t.pause(20 * time.Millisecond) {
 		if time.Since(began) > t.answer {

@@ -19,17 +19,17 @@ type way struct {
 	listener net.Listener
 	server   string
 	lock     string       // the lock's key, which requests for the lock contain
-	requests atomic.Int64 // from clients, approximately, without pings
+	requests atomic.Int64 // approximate number of clients' requests, without pings
 	pings    atomic.Int64
 	links    sync.WaitGroup
 
 	subscribing network.Gate // while shut, no request to subscribe reaches the server
 
 	mu    sync.Mutex
-	trap  func(request []byte) (keeps bool) // receives the next request for the lock, and may keep it from the server; or nil
-	asked time.Time                         // when the latest request for the lock came that no trap received
+	trap  func(request []byte) (keeps bool) // unless nil, gets the next request for the lock, and may keep it from the server
+	asked time.Time                         // when the latest request for the lock arrived that no trap got
 	made  int                               // number of connections so far
-	mute  int                               // the connections up to this number get no messages
+	mute  int                               // connections up to this number get no messages
 }
 
 func newWay(server, lock string) (*way, error) {
@@ -69,9 +69,9 @@ func (w *way) carry(from net.Conn) {
 	w.made++
 	number := w.made
 	w.mu.Unlock()
-	var pending []byte  // what the client has sent since the last reply; w.mu guards this and what follows
-	var subscribed bool // or about to
-	var cutOff bool     // a request was kept back, and so are all that follow it
+	var pending []byte  // what the client has sent since the last reply; w.mu guards this and the next two
+	var subscribed bool // or about to be
+	var cutOff bool     // a request was kept back, and so are all later ones
 	w.NewLink(from, to).Run(network.Tap{
 		Request: func(chunk []byte) bool {
 			if bytes.EqualFold(chunk, []byte("*1\r\n$4\r\nPING\r\n")) {
@@ -105,7 +105,7 @@ func (w *way) carry(from net.Conn) {
 	})
 }
 
-// keep holds back the next request for the lock, and all later ones on its connection. The channel gets the request.
+// keep keeps back the next request for the lock, and all later ones on its connection. The channel receives the request.
 func (w *way) keep() <-chan []byte {
 	request := make(chan []byte, 1)
 	w.set(func(kept []byte) bool { request <- kept; return true })
@@ -124,21 +124,21 @@ func (w *way) set(trap func(request []byte) (keeps bool)) {
 	w.trap = trap
 }
 
-// latest returns when the latest request for the lock came that no trap received.
+// latest returns when the latest request for the lock arrived that no trap got.
 func (w *way) latest() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked
 }
 
-// silence loses all messages to subscriptions on the present connections, which stay.
+// silence loses all messages to subscriptions on the present connections, which stay open.
 func (w *way) silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mute = w.made
 }
 
-// deliver sends the server a request that was kept back, and returns when it has been carried out.
+// deliver sends the server a request that was kept back, and returns when the server has executed it.
 func (w *way) deliver(ctx context.Context, request []byte) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.server)
 	if err != nil {
@@ -148,6 +148,6 @@ func (w *way) deliver(ctx context.Context, request []byte) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	_, written := conn.Write(request)
 	closed := conn.(*net.TCPConn).CloseWrite()
-	_, read := io.Copy(io.Discard, conn) // until the server has carried it out, and closes the connection
+	_, read := io.Copy(io.Discard, conn) // until the server has executed the request, and closes the connection
 	return errors.Join(written, closed, read)
 }

@@ -23,9 +23,8 @@ type Spun struct {
 	Errs      []error         // at most one from each goroutine
 }
 
-// Spin runs each of the cycles in a goroutine of its own, over and over, until d has passed. Every cycle runs at
-// least once. A goroutine whose cycle returns an error stops; the others go on. A cycle that returns false is not
-// counted.
+// Spin runs each of the cycles in a goroutine of its own, over and over, until d has passed. Every cycle runs at least once. A goroutine
+// whose cycle returns an error stops; the others go on. A cycle that returns false is not counted.
 func Spin(d time.Duration, timed bool, cycles []func() (counts bool, err error)) Spun {
 	var stop atomic.Bool
 	began := time.Now()
@@ -79,8 +78,7 @@ func spin(stop *atomic.Bool, cycle func() (bool, error), latencies *[]time.Durat
 	return n, nil
 }
 
-// InParallel calls f for 0 to n-1 from several goroutines. After an error it makes no more calls, and returns the
-// first error.
+// InParallel calls f for 0 to n-1 from several goroutines. After an error it makes no more calls, and returns the first error.
 func InParallel(goroutines, n int, f func(i int) error) error {
 	var next atomic.Int64
 	var failed error

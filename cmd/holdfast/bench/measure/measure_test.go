@@ -84,7 +84,7 @@ func TestFigure(t *testing.T) {
 	}
 }
 
-// A goroutine that fails stops alone, and what does not count is not counted.
+// A goroutine that fails stops alone. A cycle that returns false is not counted.
 func TestSpin(t *testing.T) {
 	failed := errors.New("failed")
 	var good, skipped, bad atomic.Int64

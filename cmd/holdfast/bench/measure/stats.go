@@ -36,8 +36,7 @@ func Percentiles[T cmp.Ordered](values []T, ps ...float64) []T {
 	return found
 }
 
-// Jain returns Jain's index of fairness: 1 if all got the same, 1/n if one of n got everything, 0 if nobody got
-// anything.
+// Jain returns Jain's index of fairness: 1 if all got the same, 1/n if one of n got everything, 0 if nobody got anything.
 func Jain(got []int) float64 {
 	var sum, squares float64
 	for _, n := range got {
@@ -50,7 +49,7 @@ func Jain(got []int) float64 {
 	return sum * sum / (float64(len(got)) * squares)
 }
 
-// Rotated returns the order of a round, in which the next of all goes first.
+// Rotated returns the order of a round: all, beginning with another one than in the round before.
 func Rotated[T any](all []T, round int) []T {
 	if len(all) == 0 {
 		return nil

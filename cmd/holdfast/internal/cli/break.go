@@ -56,7 +56,6 @@ none, the exit code is 1.
   holdfast breaks --json -n 0 orders/42 | jq -r .reason
 `
 
-// breakFlags are the flags of holdfast break and holdfast revoke.
 type breakFlags struct {
 	serverFlags
 	grant  string
@@ -72,7 +71,7 @@ func (o *breakFlags) defineBreak(f *pflag.FlagSet) {
 	o.defineJSON()
 }
 
-// act calls f, which breaks or revokes the lock of a holder.
+// act calls f, which breaks or revokes the lock of a holder, and adds to f's error what to do next.
 func (o *breakFlags) act(ctx context.Context, stderr io.Writer, f func(context.Context, *inspect.Inspector, holdfast.Holder) error) error {
 	name := o.flags.Arg(0)
 	if o.grant == "" {
@@ -97,7 +96,7 @@ func (o *breakFlags) act(ctx context.Context, stderr io.Writer, f func(context.C
 	})
 }
 
-// operator names whoever runs holdfast, as USER@HOST.
+// operator returns USER@HOST of this process.
 func operator() string {
 	name, host := "unknown", "unknown"
 	if u, err := user.Current(); err == nil {
@@ -120,7 +119,7 @@ func breakLock(f *pflag.FlagSet) action {
 			}
 			text := fmt.Sprintf("%q is taken from %s, %s; the lock's fence is above %d now (holdfast show %s)\n",
 				b.Name, lockstatus.OwnerOf(b.Holder), lockstatus.GrantOf(b.Holder), b.Fence, shellWord(b.Name))
-			// What is left to report is that the break could not be recorded.
+			// An error beside a result means that the break could not be recorded.
 			return cmp.Or(printResult(stdout, o.json, newBreakReport(b), text), err)
 		})
 	}
@@ -141,14 +140,14 @@ func revoke(f *pflag.FlagSet) action {
 	}
 }
 
-// breakReport is a break, as JSON.
+// breakReport is what --json prints for a break.
 type breakReport struct {
 	Name   string            `json:"name"`
 	Holder lockstatus.Holder `json:"holder"`
 	By     string            `json:"by"`
 	Reason string            `json:"reason"`
 	Time   time.Time         `json:"time"`
-	Fence  uint64            `json:"fence"` // above those of all grants until then
+	Fence  uint64            `json:"fence"` // above the fences of all earlier grants
 }
 
 func newBreakReport(b inspect.Broken) breakReport {
@@ -188,7 +187,7 @@ func breaks(f *pflag.FlagSet) action {
 	}
 }
 
-// describeBreak says what was broken, in two lines.
+// describeBreak describes a break in two lines.
 func describeBreak(b inspect.Broken) string {
 	held := ""
 	if !b.Holder.Since.IsZero() {

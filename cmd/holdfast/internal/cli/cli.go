@@ -15,18 +15,17 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-// command is one of holdfast's commands.
 type command struct {
 	name, summary string
-	args          string // the names of its arguments, as the help shows them; one in brackets may be left out
-	help          string // what it does; the usage, the flags and the exit codes are added
+	args          string // its arguments, as the help shows them; one in brackets is optional
+	help          string // what the command does; its usage and flags are added
 	define        func(f *pflag.FlagSet) action
 }
 
-// An action carries out a command once its flags and arguments have been read. An error that is no *exitcode.Error exits with 1.
+// An action carries out a command. Its flags and arguments have been read.
 type action func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error
 
-// jobArgs are the arguments of commands that run a command. They check them themselves.
+// jobArgs are the arguments of run and elect, which check them themselves.
 const jobArgs = "NAME -- CMD [ARG...]"
 
 func commands() []command {
@@ -59,20 +58,7 @@ func commands() []command {
 
 // Main runs a command line, which does not include the program's name, and returns the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	err := dispatch(ctx, args, stdin, stdout, stderr)
-	if err == nil {
-		return 0
-	}
-	code := 1
-	var exit *exitcode.Error
-	if errors.As(err, &exit) {
-		code = exit.Code
-		if exit.Err == nil {
-			return code
-		}
-	}
-	console.New(stderr, console.Normal).Error(err)
-	return code
+	return console.New(stderr, console.Normal).Exit(dispatch(ctx, args, stdin, stdout, stderr))
 }
 
 func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -82,7 +68,10 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 	}
 	switch args[0] {
 	case demo.WorkerArg:
-		return demo.Worker(args[1:], stdin, stdout)
+		if err := demo.Worker(args[1:], stdin, stdout); err != nil {
+			return &exitcode.Error{Code: exitcode.None, Err: err}
+		}
+		return nil
 	case "help", "-h", "--help":
 		text, err := helpFor(args[1:])
 		if err != nil {
@@ -117,7 +106,7 @@ func find(name string) (*command, error) {
 	return nil, exitcode.Usagef("there is no command %q; see holdfast help", name)
 }
 
-// flags returns the command's flags, which are listed in the order of their definition, and its action.
+// flags returns the command's flags, in the order of their definition, and its action.
 func (c *command) flags() (*pflag.FlagSet, action) {
 	f := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
 	f.SortFlags = false
@@ -129,7 +118,6 @@ func (c *command) usage() string {
 	return strings.TrimSpace("holdfast " + c.name + " [flags] " + c.args)
 }
 
-// text is the command's help.
 func (c *command) text() string {
 	f, _ := c.flags()
 	text := "Usage: " + c.usage() + "\n\n" + c.help

@@ -76,7 +76,7 @@ func TestEveryFlagIsCompletedAndInTheManual(t *testing.T) {
 	}
 }
 
-// What programs there are read the scripts and the pages without a complaint.
+// The shells and programs that are installed read the scripts and the pages without complaint.
 func TestShellsAndManReadWhatIsGenerated(t *testing.T) {
 	dir := t.TempDir()
 	check := func(stdin string, program string, args ...string) {
@@ -119,7 +119,7 @@ func TestShellsAndManReadWhatIsGenerated(t *testing.T) {
 	check("", "mandoc", append([]string{"-Tlint", "-Wwarning"}, pages...)...)
 }
 
-// bash completes what stands there, and a command after --.
+// bash completes commands, flags, and the command after --.
 func TestBashCompletes(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -29,7 +29,7 @@ func completion(f *pflag.FlagSet) action {
 	}
 }
 
-// words are the arguments of a command that are written as they stand there, such as wait, or bash.
+// words returns the words that a command accepts as arguments, such as wait or bash.
 func (c *command) words() string {
 	var words []string
 	for _, arg := range strings.Fields(c.args) {
@@ -62,7 +62,7 @@ func bashCompletion() string {
 	return strings.NewReplacer("NAMES", commandNames(), "CASES\n", cases).Replace(bashScript)
 }
 
-// bashScript is the script of bash, in which a job after -- is completed as a command with its files.
+// bashScript is the script for bash. It completes what follows -- as a command with its files.
 const bashScript = `# Completion of holdfast for bash: source it.
 _holdfast() {
 	local current=${COMP_WORDS[COMP_CWORD]} words= i
@@ -82,7 +82,7 @@ CASES
 complete -o default -F _holdfast holdfast
 `
 
-// zshText escapes a text within single quotes, in a specification of _arguments.
+// zshText escapes a text for single quotes, within an argument of _arguments.
 var zshText = strings.NewReplacer("'", `'\''`, `\`, `\\`, "[", `\[`, "]", `\]`, ":", `\:`)
 
 func zshCompletion() string {
@@ -139,7 +139,7 @@ CASES
 _holdfast "$@"
 `
 
-// fishText escapes a text within single quotes.
+// fishText escapes a text for single quotes.
 var fishText = strings.NewReplacer(`\`, `\\`, "'", `\'`)
 
 func fishCompletion() string {
@@ -157,7 +157,7 @@ func fishCompletion() string {
 			if f.Shorthand != "" {
 				short = " -s " + f.Shorthand
 			}
-			if value != "" && f.NoOptDefVal == "" { // otherwise it takes a value only after =
+			if value != "" && f.NoOptDefVal == "" { // a flag with an optional value takes it only after =
 				short += " -r -F"
 			}
 			fmt.Fprintf(&b, "%s -l %s%s -d '%s'\n", in, f.Name, short, fishText.Replace(text))

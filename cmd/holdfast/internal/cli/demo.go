@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
@@ -29,40 +26,21 @@ func runDemo(f *pflag.FlagSet) action {
 	f.Uint64Var(&cfg.Seed, "seed", 0, "`N` decides who wins and who has an accident (default: random)")
 	f.BoolVar(&cfg.NoLock, "no-lock", false, "draw the lottery without the lock, and see it go wrong: exits with 1")
 	f.BoolVar(&cfg.JSON, "json", false, "print only the summary, as one JSON object")
-	record := f.String("record", "", "draw what the processes recorded into `FILE`: an SVG that plays\na hand-over, the crash and the pause")
-	recordScreen := f.String("record-screen", "", "record what the demo shows into `FILE`: an SVG that plays it")
+	f.StringVar(&cfg.Picture, "record", "", "draw what the processes recorded into `FILE`: an SVG that plays\na hand-over, the crash and the pause")
+	f.StringVar(&cfg.Screen, "record-screen", "", "record what the demo shows into `FILE`: an SVG that plays it")
 	return func(ctx context.Context, _ io.Reader, stdout, _ io.Writer) error {
 		cfg.Out = stdout
 		if cfg.Workers < demo.MinWorkers || cfg.Workers > demo.MaxWorkers {
 			return exitcode.Usagef("--workers %d: want %d to %d", cfg.Workers, demo.MinWorkers, demo.MaxWorkers)
 		}
+		if cfg.Picture != "" && cfg.NoLock {
+			return exitcode.Usagef("--record draws the lock: leave out --no-lock")
+		}
 		if !f.Changed("seed") {
 			cfg.Seed = rand.Uint64()
 		}
-		var picture, screen bytes.Buffer
-		if *record != "" {
-			if cfg.NoLock {
-				return exitcode.Usagef("--record draws the lock: leave out --no-lock")
-			}
-			cfg.Picture = &picture
-		}
-		if *recordScreen != "" {
-			cfg.Screen = &screen
-		}
 		ctx, stop := signals.Context(ctx)
 		defer stop()
-		err := demo.Run(ctx, cfg)
-		for file, svg := range map[string]*bytes.Buffer{*record: &picture, *recordScreen: &screen} {
-			if svg.Len() > 0 { // also if a check failed
-				if err := output.ReplaceFile(file, svg.Bytes()); err != nil {
-					return &exitcode.Error{Code: exitcode.CannotCreate, Err: err}
-				}
-			}
-		}
-		var sig signals.Error
-		if errors.As(err, &sig) {
-			return exitcode.OfLibrary(err)
-		}
-		return err
+		return demo.Run(ctx, cfg)
 	}
 }

@@ -46,62 +46,44 @@ Exit codes of its own:
        known to be safe: ask as a user that may send INFO and CONFIG GET
 `
 
-// doctorFlags are the flags of holdfast doctor.
-type doctorFlags struct {
-	serverFlags
-	lease time.Duration
-	watch time.Duration
-}
-
 func examine(f *pflag.FlagSet) action {
-	o := &doctorFlags{lease: 15 * time.Second, watch: time.Second}
+	o, ttl, watch := &serverFlags{}, 15*time.Second, time.Second
 	o.define(f)
-	f.Var((*seconds)(&o.lease), "ttl", "lease time `DUR` that the server must be good for")
-	f.Var((*seconds)(&o.watch), "clock", "watch the server's clock for `DUR`")
+	f.Var((*seconds)(&ttl), "ttl", "lease time `DUR` that the server must be good for")
+	f.Var((*seconds)(&watch), "clock", "watch the server's clock for `DUR`")
 	o.defineJSON()
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
-		if err := checkTTL(o.lease); err != nil {
+		if err := checkTTL(ttl); err != nil {
 			return err
 		}
-		if o.watch > time.Hour {
-			return exitcode.Configf("--clock %s: want at most 1h", o.watch)
+		if watch > time.Hour {
+			return exitcode.Configf("--clock %s: want at most 1h", watch)
 		}
-		if err := o.open(stderr); err != nil {
+		if err := o.open(console.New(stderr, o.level)); err != nil {
 			return err
 		}
 		defer o.servers.Close()
 		ctx, stop := signals.Context(ctx)
 		defer stop()
-		found, err := o.examine(ctx)
+		var servers []doctor.Config
+		for _, one := range o.servers.All {
+			servers = append(servers, doctor.Config{
+				Client: one.Client, Addr: one.Addr, Sentinel: one.Sentinel, Prefix: o.prefix, TTL: ttl, Watch: watch,
+			})
+		}
+		found, err := doctor.Examine(ctx, servers)
 		if err != nil {
-			o.console.Error(o.servers.Explain(err))
-			return &exitcode.Error{Code: codeOf(err)}
+			exit := exitcode.OfLibrary(err)
+			if errors.Is(err, holdfast.ErrInvalid) {
+				exit.Code = exitcode.Config // the prefix is invalid: no lock is named
+			}
+			exit.Err = o.servers.Explain(err)
+			return &exitcode.Error{Code: o.console.Exit(exit)}
 		}
 		found.Redact(o.console.Redact)
-		if err := printResult(stdout, o.json, found, found.Text(console.HasStyles(stdout))); err != nil || found.ExitCode == 0 {
+		if err := printResult(stdout, o.json, found, found.Text(console.HasStyles(stdout))); err != nil {
 			return err
 		}
 		return &exitcode.Error{Code: found.ExitCode}
 	}
-}
-
-func (o *doctorFlags) examine(ctx context.Context) (*doctor.Report, error) {
-	var nodes []doctor.Config
-	for _, one := range o.servers.All {
-		nodes = append(nodes, doctor.Config{
-			Client: one.Client(), Addr: one.Addr, Sentinel: one.Sentinel, Prefix: o.prefix, TTL: o.lease, Watch: o.watch,
-		})
-	}
-	if o.servers.AreQuorum() {
-		return doctor.ExamineQuorum(ctx, nodes)
-	}
-	return doctor.Examine(ctx, nodes[0])
-}
-
-// codeOf is the exit code after an error of a command that names no lock: what is invalid then is the prefix.
-func codeOf(err error) int {
-	if errors.Is(err, holdfast.ErrInvalid) {
-		return exitcode.Config
-	}
-	return exitcode.OfLibrary(err).Code
 }

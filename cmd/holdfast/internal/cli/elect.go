@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -59,7 +59,6 @@ for it, and give resources the fence. Anybody who can reach the address can ask.
 to end, it answers 503 for --drain, and then resigns: ask more often than that.
 `
 
-// electFlags are the flags of holdfast elect.
 type electFlags struct {
 	jobFlags
 
@@ -68,7 +67,7 @@ type electFlags struct {
 	leader bool
 	watch  bool
 	http   string   // the address
-	hosts  []string // that are served there, besides addresses and localhost
+	hosts  []string // names that are served there, besides addresses and localhost
 	drain  time.Duration
 }
 
@@ -88,7 +87,7 @@ func elect(f *pflag.FlagSet) action {
 		}
 		switch {
 		case f.Changed("http"):
-			return o.serve(ctx, stderr)
+			return o.answer(ctx, stderr)
 		case f.Changed("http-host"), f.Changed("drain"):
 			return exitcode.Usagef("--http-host and --drain need --http")
 		case o.leader:
@@ -114,7 +113,7 @@ func (o *electFlags) run(ctx context.Context, streams job.Streams) error {
 	})
 }
 
-// checkAlone refuses a command, and the flags that have no use without one.
+// checkAlone refuses a command, and flags that are useless without one.
 func (o *electFlags) checkAlone(question string, unused ...string) error {
 	f := o.flags
 	for _, other := range append(unused, "again", "terms", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "shell") {
@@ -134,11 +133,10 @@ type leadership struct {
 	Name       string              `json:"name"`
 	Key        string              `json:"key"` // of the lock that a leader holds
 	Server     string              `json:"server"`
-	Leader     *job.Holder         `json:"leader"`               // null if nobody leads
-	Candidates []lockstatus.Waiter `json:"candidates,omitempty"` // the first that wait, in their order
+	Leader     *lockstatus.Holder  `json:"leader"`               // null if nobody leads
+	Candidates []lockstatus.Waiter `json:"candidates,omitempty"` // the first waiters, in order
 }
 
-// tellLeader answers --leader and --watch.
 func (o *electFlags) tellLeader(ctx context.Context, question string, stdout, stderr io.Writer) error {
 	if err := o.checkAlone(question, "ttl", "meta"); err != nil {
 		return err
@@ -152,7 +150,7 @@ func (o *electFlags) tellLeader(ctx context.Context, question string, stdout, st
 	o.ttl = 0
 	return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error {
 		candidacy := election.New(locks.Mutex(o.flags.Arg(0), holdfast.Options(), holdfast.Options()))
-		// Watching waits for a server that cannot be reached. Asking first tells of a wrong address.
+		// Watch waits for a server that cannot be reached. Asking first reports a wrong address.
 		status, err := candidacy.Status(ctx)
 		if err != nil {
 			return err
@@ -175,25 +173,24 @@ func (o *electFlags) tellLeader(ctx context.Context, question string, stdout, st
 	})
 }
 
-// show prints who leads, if anybody does.
 func (o *electFlags) show(stdout io.Writer, status holdfast.Status) error {
 	name := o.flags.Arg(0)
 	answer := leadership{
 		Time: time.Now(), Name: name, Key: o.keyOf(name), Server: o.servers.Addr(), Candidates: lockstatus.NewWaiters(status.Waiters),
 	}
-	text := fmt.Sprintf("nobody leads %q (key %s)", name, printable.Line(answer.Key, job.MaxShown))
+	text := fmt.Sprintf("nobody leads %q (key %s)", name, printable.Line(answer.Key, lockstatus.MaxShown))
 	if leader, leads := status.Holder(); leads {
-		answer.Leader = job.NewHolder(leader, status.Waiting)
-		text = fmt.Sprintf("%s leads %q", job.Describe(leader, answer.Key), name)
+		answer.Leader = lockstatus.NewAwaited(leader, status.Waiting)
+		text = fmt.Sprintf("%s leads %q", lockstatus.Describe(leader, answer.Key), name)
 	}
 	if len(status.Waiters) > 0 {
-		text += fmt.Sprintf("; %d waiting, first %s", status.Waiting, job.DescribeWaiter(status.Waiters[0]))
+		text += fmt.Sprintf("; %d waiting, first %s", status.Waiting, lockstatus.DescribeWaiter(status.Waiters[0]))
 	}
 	return printResult(stdout, o.report != "", answer, answer.Time.Format(console.TimeFormat)+"  "+text+"\n")
 }
 
-// serve campaigns without a command, and says over HTTP whether it leads.
-func (o *electFlags) serve(ctx context.Context, stderr io.Writer) error {
+// answer campaigns without a command, and answers over HTTP whether this process leads.
+func (o *electFlags) answer(ctx context.Context, stderr io.Writer) error {
 	f := o.flags
 	if err := o.checkAlone("http", "json"); err != nil {
 		return err
@@ -211,11 +208,11 @@ func (o *electFlags) serve(ctx context.Context, stderr io.Writer) error {
 	}
 	defer listener.Close()
 	return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error {
-		if exit := (&job.Run{Servers: o.servers}).CheckAdmitted(ctx, o.prefix, 0); exit != nil {
-			return exit
+		if err := o.servers.CheckAdmitted(ctx, o.prefix, admittedTime); err != nil {
+			return err
 		}
 		candidacy := election.New(locks.Mutex(f.Arg(0), o.option(), holdfast.Options()))
-		// A server that cannot be reached now is an error; later, it is an outage to be waited out.
+		// A server that cannot be reached now is an error. Later, the campaign waits until an outage is over.
 		if _, err := candidacy.Status(ctx); err != nil {
 			return err
 		}
@@ -226,13 +223,17 @@ func (o *electFlags) serve(ctx context.Context, stderr io.Writer) error {
 		s := &sidecar.Sidecar{
 			Election: candidacy, Server: o.servers.Addr(), Key: o.keyOf(f.Arg(0)), Hosts: o.hosts, Drain: o.drain, Console: o.console,
 		}
-		err := s.Run(ctx, listener)
-		switch {
-		case errors.Is(err, sidecar.ErrServe):
-			return &exitcode.Error{Code: exitcode.System, Err: err}
-		case err == nil:
-			return ctx.Err()
-		}
-		return err
+		// Requests are answered until Run returns, while the leader drains, too.
+		campaign, endCampaign := context.WithCancelCause(ctx)
+		serving, endServing := context.WithCancel(context.Background())
+		served := make(chan error, 1)
+		go func() {
+			err := serve(serving, listener, s, nil)
+			endCampaign(err)
+			served <- err
+		}()
+		err := s.Run(campaign)
+		endServing()
+		return cmp.Or(<-served, ctx.Err(), err)
 	})
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-// withoutValue removes from an error of pflag what the user wrote, which may be a password in the wrong place.
+// withoutValue removes the user's text from an error of pflag: it may be a misplaced password.
 func withoutValue(err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -44,7 +44,7 @@ func withoutValue(err error) error {
 	return err
 }
 
-// chooseOne refuses two of these flags at once.
+// chooseOne returns an error if more than one of these flags is given.
 func chooseOne(f *pflag.FlagSet, names ...string) error {
 	var given []string
 	for _, name := range names {
@@ -60,15 +60,15 @@ func chooseOne(f *pflag.FlagSet, names ...string) error {
 
 const (
 	maxTTL = 24 * time.Hour
-	// minTTL leaves time for a renewal, and for the keeper's margins, on a busy machine.
+	// minTTL leaves time for a renewal and for the keeper's margins, even on a busy machine.
 	minTTL = 500 * time.Millisecond
 )
 
 // serverFlags are the flags of commands that use servers.
 type serverFlags struct {
-	lacks string        // why the command refuses a quorum; "" if it accepts one. Set it before define
-	role  string        // in docs/SECURITY.md, which has the rights that the command needs
-	by    string        // who acts, for the record; "" for the library's default
+	lacks string        // why the command refuses a quorum; "" if it accepts one. It is set before define is called
+	role  string        // the role in docs/SECURITY.md that has the rights which the command needs
+	by    string        // the client's identity; "" for the library's default
 	ttl   time.Duration // the longest lease of the command
 	level console.Level
 
@@ -83,7 +83,7 @@ type serverFlags struct {
 	console *console.Console
 }
 
-// define defines the flags that name the servers.
+// define defines the flags that name the servers and the prefix.
 func (o *serverFlags) define(f *pflag.FlagSet) {
 	o.flags, o.maxTTL = f, time.Minute // as in the library
 	which := "repeated for the nodes of a quorum"
@@ -106,7 +106,6 @@ func (o *serverFlags) defineStrict() {
 	o.flags.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
 }
 
-// checkTTL refuses a --ttl that is too short or too long.
 func checkTTL(ttl time.Duration) error {
 	if ttl < minTTL || ttl > maxTTL {
 		return exitcode.Configf("--ttl %s: want %s to %s", ttl, minTTL, maxTTL)
@@ -114,23 +113,18 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// open makes clients of the servers, and a console that hides their passwords. It does no I/O.
-func (o *serverFlags) open(stderr io.Writer) (err error) {
+// open makes clients of the servers, and checks that the flags fit them. It does no I/O.
+func (o *serverFlags) open(c *console.Console) (err error) {
 	if o.servers, err = connect.OpenAll(o.redis); err != nil {
 		return err
 	}
-	if err := o.checkServers(); err != nil {
-		o.servers.Close()
-		return err
-	}
-	o.console = console.New(stderr, o.level)
-	o.console.Hide(o.servers.Secrets()...)
-	warnOf(o.console, "instead", o.servers.All...)
-	return nil
-}
-
-// checkServers refuses a quorum where it lacks something, and --max-ttl without Strict mode or out of bounds.
-func (o *serverFlags) checkServers() error {
+	defer func() {
+		if err != nil {
+			o.servers.Close()
+		}
+	}()
+	o.console = c
+	o.servers.Introduce(c)
 	strict, least := o.strict || o.servers.AreQuorum(), max(o.ttl, minTTL)
 	switch {
 	case o.lacks != "" && o.servers.AreQuorum():
@@ -143,7 +137,7 @@ func (o *serverFlags) checkServers() error {
 	return nil
 }
 
-// config is the configuration with which to use the locks.
+// config returns the configuration of the library's clients.
 func (o *serverFlags) config() *holdfast.Config {
 	if !o.strict && !o.servers.AreQuorum() {
 		return &holdfast.Config{MaxTTL: maxTTL, Prefix: o.prefix, Identity: o.by}
@@ -151,10 +145,10 @@ func (o *serverFlags) config() *holdfast.Config {
 	return &holdfast.Config{Strict: true, MaxTTL: o.maxTTL, TTL: min(15*time.Second, o.maxTTL), Prefix: o.prefix, Identity: o.by}
 }
 
-// use opens the servers, makes clients of the library, and calls f, whose context a signal ends. It tells the user of f's error, and
-// returns how to exit.
+// use opens the servers, makes clients of the library, and calls f with a context that a signal ends. It writes f's error, and returns
+// only its exit code.
 func (o *serverFlags) use(ctx context.Context, stderr io.Writer, f func(context.Context, *connect.Locks) error) error {
-	if err := o.open(stderr); err != nil {
+	if err := o.open(console.New(stderr, o.level)); err != nil {
 		return err
 	}
 	defer o.servers.Close()
@@ -167,23 +161,18 @@ func (o *serverFlags) use(ctx context.Context, stderr io.Writer, f func(context.
 	defer locks.Close(connect.CloseTime)
 	ctx, stop := signals.Context(ctx)
 	defer stop()
-	err = f(ctx, locks)
-	if err == nil {
+	if err = f(ctx, locks); err == nil {
 		return nil
 	}
-	exit := o.exit(ctx, err)
-	if exit.Err != nil {
-		o.console.Error(exit.Err)
-	}
-	return &exitcode.Error{Code: exit.Code}
+	return &exitcode.Error{Code: o.console.Exit(o.exit(ctx, err))}
 }
 
-// inspect is use for commands that look at locks, of whatever kind.
+// inspect is use for commands that need an inspector.
 func (o *serverFlags) inspect(ctx context.Context, stderr io.Writer, f func(context.Context, *inspect.Inspector) error) error {
 	return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error { return f(ctx, locks.Inspector()) })
 }
 
-// exit returns how to exit after an error, and says what to do about it.
+// exit gives an error its exit code, and adds what the user should do. If a signal has ended ctx, it returns the signal's code instead.
 func (o *serverFlags) exit(ctx context.Context, err error) *exitcode.Error {
 	var exit *exitcode.Error
 	if errors.As(err, &exit) {
@@ -197,26 +186,11 @@ func (o *serverFlags) exit(ctx context.Context, err error) *exitcode.Error {
 	var server *holdfast.ServerError
 	if errors.As(err, &server) && server.Code == "NOPERM" && o.role != "" {
 		exit.Err = fmt.Errorf("%w; the role %s in docs/SECURITY.md has what this needs", exit.Err, o.role)
-	} else if next := advice(err); next != "" {
-		exit.Err = fmt.Errorf("%w; %s", exit.Err, next)
 	}
 	return exit
 }
 
-// advice says what to do after an error, in the words of the command. It returns "" for those that say so themselves.
-func advice(err error) string {
-	var server *holdfast.ServerError
-	switch {
-	case !errors.As(err, &server):
-	case server.Code == "BADLIMIT":
-		return "give --slots the number that the other runs give, or change it for all with holdfast resize"
-	case server.Code == "BADPARTIES":
-		return "give the N that the others give, or start the latch over with another: holdfast latch NAME N reset"
-	}
-	return ""
-}
-
-// interrupted returns how to exit if a signal has ended ctx, or nil.
+// interrupted returns the exit code of the signal that has ended ctx; nil if none has.
 func interrupted(ctx context.Context) *exitcode.Error {
 	var sig signals.Error
 	if !errors.As(context.Cause(ctx), &sig) {
@@ -225,7 +199,7 @@ func interrupted(ctx context.Context) *exitcode.Error {
 	return &exitcode.Error{Code: exitcode.OfLibrary(sig).Code}
 }
 
-// listenAddress completes HOST:PORT, on which to listen: without a host, or for localhost, it is 127.0.0.1. Its errors name the flag.
+// listenAddress completes a HOST:PORT on which to listen. If the host is missing or localhost, it becomes 127.0.0.1. Errors name the flag.
 func listenAddress(flag, address, example string) (string, netip.Addr, error) {
 	host, port, err := net.SplitHostPort(address)
 	if host == "" || host == "localhost" {
@@ -238,14 +212,7 @@ func listenAddress(flag, address, example string) (string, netip.Addr, error) {
 	return net.JoinHostPort(host, port), ip.Unmap(), nil
 }
 
-// warnOf warns of what is unsafe about the connections to servers. See connect.Warnings.
-func warnOf(c *console.Console, remedy string, servers ...*connect.Server) {
-	for _, warning := range connect.Warnings(remedy, servers...) {
-		c.Warnf("%s", warning)
-	}
-}
-
-// seconds is a duration that may be given as a number of seconds, as for flock(1) and timeout(1).
+// seconds is a duration, or a number of seconds as in flock(1) and timeout(1).
 type seconds time.Duration
 
 func (s *seconds) String() string {
@@ -269,10 +236,10 @@ func (s *seconds) Set(text string) error {
 	return nil
 }
 
-// count is a number from 1 to maxSlots; 0 if it was not given.
+// count is a number from 1 to maxSlots; 0 if the flag is not given.
 type count int
 
-// maxSlots is the most permits that a semaphore has, and the most parties that a latch has.
+// maxSlots is the maximum number of a semaphore's permits, and of a latch's parties.
 const maxSlots = 1_000_000
 
 func (c *count) String() string { return strconv.Itoa(int(*c)) }

@@ -40,7 +40,11 @@ func initServers(f *pflag.FlagSet) action {
 					return err
 				}
 			}
-			switch err := locks.Admit(ctx, *force); {
+			admit := locks.Inspector().Admit
+			if *force {
+				admit = locks.Inspector().ForceAdmit
+			}
+			switch err := admit(ctx); {
 			case errors.Is(err, holdfast.ErrQuarantine):
 				return exitcode.Errorf(exitcode.Busy, "%w; until then, lost locks can still be held; --force ends that", err)
 			case err != nil && s.AreQuorum():

@@ -14,14 +14,13 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/keys"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
 )
 
-// jobFlags are the flags and arguments of commands that run a command: run and elect.
+// jobFlags are the flags and arguments that run and elect have in common.
 type jobFlags struct {
 	serverFlags
 	name    string
@@ -34,7 +33,7 @@ type jobFlags struct {
 	nodeTimeout time.Duration // of a quorum; 0 is the default
 }
 
-// defineJob defines the flags. policies are those of --on-lost.
+// defineJob defines the flags. policies describes the values of --on-lost.
 func (o *jobFlags) defineJob(f *pflag.FlagSet, policies string) {
 	j := &o.job
 	j.KillAfter, j.TTL, j.OnLost = 5*time.Second, 15*time.Second, keeper.Terminate
@@ -53,13 +52,13 @@ func (o *jobFlags) defineJob(f *pflag.FlagSet, policies string) {
 	o.defineStrict()
 }
 
-// takeCommand takes the lock's name from before --, and the command from after it. A name that begins with a dash has a -- of its
-// own before it, as with other commands.
+// takeCommand takes the lock's name from the left of --, and the command from the right. Another -- may stand before the name, which
+// may then begin with a dash.
 func (o *jobFlags) takeCommand() error {
 	f := o.flags
 	usage := "holdfast " + f.Name() + " [flags] NAME -- CMD..."
 	dash, args := f.ArgsLenAtDash(), f.Args()
-	if dash == 0 && len(args) > 1 && args[1] == "--" { // a name that begins with a dash: -- NAME -- CMD
+	if dash == 0 && len(args) > 1 && args[1] == "--" { // -- NAME -- CMD
 		dash, args = 1, slices.Delete(args, 1, 2)
 	}
 	switch {
@@ -76,7 +75,7 @@ func (o *jobFlags) takeCommand() error {
 	return nil
 }
 
-// checkJob refuses flags that make no sense, policies other than these, and times that do not fit together.
+// checkJob checks the flags that are about the command. policies are the valid values of --on-lost.
 func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
 	j := &o.job
 	if !slices.Contains(policies, j.OnLost) {
@@ -95,7 +94,6 @@ func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
 	return nil
 }
 
-// checkCode refuses what is no exit code.
 func checkCode(flag string, code int) error {
 	if code < 0 || code > 255 {
 		return exitcode.Usagef("--%s %d: want 0 to 255", flag, code)
@@ -103,7 +101,7 @@ func checkCode(flag string, code int) error {
 	return nil
 }
 
-// checkHolder refuses flags that make no sense even if no command is run.
+// checkHolder checks the flags that matter even if no command is run.
 func (o *jobFlags) checkHolder() error {
 	if err := chooseOne(o.flags, "quiet", "verbose"); err != nil {
 		return err
@@ -117,11 +115,10 @@ func (o *jobFlags) checkHolder() error {
 	if err := checkMeta(o.notes); err != nil {
 		return err
 	}
-	o.ttl = max(o.job.TTL, o.job.MinHold) // if interrupted, holdfast leaves the lock to expire after --min-hold
+	o.ttl = max(o.job.TTL, o.job.MinHold) // an interrupted run leaves the lock to expire after --min-hold
 	return checkTTL(o.job.TTL)
 }
 
-// checkMeta refuses notes that are not KEY=VALUE.
 func checkMeta(notes []string) error {
 	for _, m := range notes {
 		if k, _, ok := strings.Cut(m, "="); !ok || k == "" {
@@ -131,7 +128,7 @@ func checkMeta(notes []string) error {
 	return nil
 }
 
-// meta returns notes as options of a lock.
+// meta returns notes as an option of a lock.
 func meta(notes []string) holdfast.Option {
 	var options []holdfast.Option
 	for _, m := range notes {
@@ -143,43 +140,36 @@ func meta(notes []string) holdfast.Option {
 
 // start completes r, opens the servers, prepares the command, and calls do, which runs it.
 func (o *jobFlags) start(ctx context.Context, streams job.Streams, r *job.Run, do func() *exitcode.Error) error {
-	r.Name, r.Prefix, r.Streams, r.Advice = o.name, o.prefix, streams, advice
+	r.Name, r.Prefix, r.Streams = o.name, o.prefix, streams
 	return job.Main(r, o.level, o.report, func() *exitcode.Error {
-		closeAll, err := o.openFor(r)
-		if err != nil {
-			return exitcode.As(err)
+		err := o.open(r.Console)
+		if r.Servers = o.servers; err != nil {
+			return exitcode.Of(err)
 		}
-		defer closeAll()
+		defer o.servers.Close()
+		if o.nodeTimeout != 0 && !o.servers.AreQuorum() {
+			return exitcode.Configf("--node-timeout needs several servers")
+		}
+		closeLocks, err := r.Connect(o.config(), o.nodeTimeout)
+		if err != nil {
+			return exitcode.Of(err)
+		}
+		defer closeLocks()
 		if exit := o.job.Prepare(); exit != nil {
 			return exit
 		}
-		if exit := r.CheckAdmitted(ctx, o.prefix, o.nodeTimeout); exit != nil {
-			return exit
+		if err := o.servers.CheckAdmitted(ctx, o.prefix, max(o.nodeTimeout, admittedTime)); err != nil {
+			return exitcode.Of(err)
 		}
 		return do()
 	})
 }
 
-// openFor opens the servers of a run.
-func (o *jobFlags) openFor(r *job.Run) (closeAll func(), err error) {
-	if o.servers, err = connect.OpenAll(o.redis); err != nil {
-		return nil, err
-	}
-	return r.Use(o.servers, func() (*connect.Locks, error) {
-		if err := o.checkServers(); err != nil {
-			return nil, err
-		}
-		if o.nodeTimeout != 0 && !o.servers.AreQuorum() {
-			return nil, exitcode.Configf("--node-timeout needs several servers")
-		}
-		cfg := o.config()
-		cfg.Logger, cfg.Observers = r.Console.Logger(), []*holdfast.Observer{r.Observer()}
-		return o.servers.Locks(cfg, o.nodeTimeout)
-	})
-}
+// admittedTime is how long a node may take to say that it was never admitted.
+const admittedTime = 100 * time.Millisecond
 
-// option has the options of locks and elections. The notes that are shown with the holder leave out the command's arguments, which may
-// have secrets. They include --min-hold, because a run that keeps the lock after its command has ended looks as if it hangs.
+// option returns the options of locks and elections. Without --meta, the holder's note names the command without its arguments, which
+// may contain secrets. A note says --min-hold, because a run that keeps the lock after its command has ended looks as if it hangs.
 func (o *jobFlags) option() holdfast.Option {
 	notes := o.notes
 	if len(notes) == 0 && len(o.job.Args) > 0 {
@@ -191,7 +181,7 @@ func (o *jobFlags) option() holdfast.Option {
 	return holdfast.Options(holdfast.TTL(o.job.TTL), meta(notes))
 }
 
-// keyOf returns the key of the lock of a name; "" if the name is not valid.
+// keyOf returns the key of the lock of a name; "" if the name is invalid.
 func (o *serverFlags) keyOf(name string) string {
 	space, err := keys.NewSpace(cmp.Or(o.prefix, "holdfast:"))
 	if err != nil {

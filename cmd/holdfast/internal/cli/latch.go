@@ -58,7 +58,6 @@ Give each step of a job a NAME of its own: a party leaves when it goes on, and o
 slow to leave breaks the barrier for those that already wait for the next step there.
 `
 
-// partyFlags are the flags of latch and barrier, at which a number of parties meet.
 type partyFlags struct {
 	serverFlags
 	wait time.Duration
@@ -73,7 +72,7 @@ func (o *partyFlags) defineParties(f *pflag.FlagSet) {
 	o.defineStrict()
 }
 
-// meet calls use with one of the verbs, if there are at most so many parties.
+// meet returns an action that checks the arguments and calls use with the verb. most bounds the number of parties.
 func (o *partyFlags) meet(most int, verbs []string, use func(context.Context, *holdfast.Client, string) error) action {
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
 		f := o.flags
@@ -104,7 +103,7 @@ func (o *partyFlags) meet(most int, verbs []string, use func(context.Context, *h
 	}
 }
 
-// waiting returns a context that ends when --wait is over.
+// waiting returns a context that ends when --wait has passed.
 func (o *partyFlags) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !o.flags.Changed("wait") {
 		return context.WithCancel(ctx)
@@ -134,7 +133,7 @@ func barrierAction(f *pflag.FlagSet) action {
 		}
 		o.r.Outcome = "passed"
 		o.r.Phase, err = party.Await(ctx)
-		// One that fails to leave is taken for dead after --ttl, which harms nobody that has gone on.
+		// A party that fails to leave counts as dead after --ttl. That harms no party that has gone on.
 		if left := party.Leave(context.Background()); left != nil && !errors.Is(left, holdfast.ErrLost) {
 			o.console.Notef("barrier %q was not left, and another party can come in %s: %v", o.r.Name, o.ttl, left)
 		}
@@ -162,7 +161,7 @@ func (o *partyFlags) useLatch(ctx context.Context, l *latch.Latch, verb string) 
 	return l.Wait(ctx)
 }
 
-// failed says what an error means. ctx ends by a signal only.
+// failed adds to an error its exit code and what to do next. Only a signal ends ctx.
 func (o *partyFlags) failed(ctx context.Context, err error, verb string) error {
 	r, what := &o.r, o.flags.Name()
 	var server *holdfast.ServerError

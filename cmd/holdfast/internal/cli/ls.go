@@ -48,7 +48,6 @@ election has a leader, its candidates stand by: they do not count as waiting, an
 waits.
 `
 
-// lsFlags are the flags of holdfast ls.
 type lsFlags struct {
 	serverFlags
 	waiting bool
@@ -94,7 +93,7 @@ func ls(f *pflag.FlagSet) action {
 	}
 }
 
-// list prints the locks, also those before an error. Locks that the server does not show it reports on the console.
+// list prints the locks, even if an error ends the list early. It reports locks that the user may not read on the console.
 func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Writer) error {
 	locks := ranking{order: o.sort, limit: o.limit}
 	to := &listWriter{w: stdout, json: o.json}
@@ -147,19 +146,18 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 		o.console.Notef("no lock is listed of those under the prefix %q; --prefix or HOLDFAST_PREFIX names another, and in a pattern * "+
 			"stands for any characters but /", cmp.Or(o.prefix, "holdfast:"))
 	}
-	if !found && isPattern(o.flags.Arg(0)) { // listing a single name needs fewer rights
+	if !found && isPattern(o.flags.Arg(0)) { // not for a single name, which needs fewer rights
 		o.elsewhere(ctx, "", o.console.Notef)
 	}
 	return &exitcode.Error{Code: exitcode.None}
 }
 
-// listed is a lock of a list.
 type listed struct {
 	lockstatus.Summary
 	report *lockstatus.Report // nil without --json
 }
 
-// ranking keeps locks, up to a limit if that is not 0, until all are known.
+// ranking keeps the first locks in an order: all, or as many as limit says unless it is 0.
 type ranking struct {
 	order string
 	limit int
@@ -168,12 +166,12 @@ type ranking struct {
 
 func (r *ranking) add(l listed) {
 	r.all = append(r.all, l)
-	if r.limit > 0 && len(r.all) >= 2*r.limit+atOnce { // so that no more than that is kept
+	if r.limit > 0 && len(r.all) >= 2*r.limit+atOnce { // bounds the memory
 		r.sorted()
 	}
 }
 
-// sorted returns the first in order, and forgets the others.
+// sorted returns the first locks in the order, and forgets the others.
 func (r *ranking) sorted() []listed {
 	if r.order != unsorted {
 		slices.SortFunc(r.all, func(a, b listed) int {
@@ -187,7 +185,7 @@ func (r *ranking) sorted() []listed {
 	return r.all
 }
 
-// rank decides on the place of a lock. The highest comes first.
+// rank returns a lock's rank. The lock with the highest rank comes first.
 func (r *ranking) rank(l listed) int64 {
 	switch {
 	case r.order == byWaiters:
@@ -195,12 +193,11 @@ func (r *ranking) rank(l listed) int64 {
 	case r.order != byAge:
 		return 0
 	case l.Kind == string(holdfast.KindElection):
-		return -1 // a leader leads for as long as all is well
+		return -1 // leading for long is no sign of trouble
 	}
 	return int64(l.Age)
 }
 
-// lockColumns are the columns of a list of locks.
 var lockColumns = []table.Column{
 	{Title: "NAME", Least: 12}, {Title: "KIND", Expendable: true}, {Title: "HOLDER", Least: 10}, {Title: "AGE", Right: true},
 	{Title: "TTL", Right: true, Expendable: true}, {Title: "WAITING", Right: true}, {Title: "GRANT", Expendable: true},
@@ -210,14 +207,14 @@ func lockRow(l listed) []string {
 	return []string{l.Name, l.Kind, l.Holders, lockstatus.Age(l.Age), lockstatus.Age(l.TTL), cmp.Or(l.Awaited(), "-"), cmp.Or(l.Grant, "-")}
 }
 
-// atOnce is how many locks are written at once if they are not sorted. The first decide on the widths of the columns.
+// atOnce is how many locks are written at once if they are not sorted. The first of these batches decides the widths of the columns.
 const atOnce = 100
 
-// listWriter writes locks: as a table that fits the terminal, or a line of JSON each.
+// listWriter writes locks as a table that fits the terminal, or each as a line of JSON.
 type listWriter struct {
 	w      io.Writer
 	json   bool
-	layout *table.Layout // nil before the first
+	layout *table.Layout // nil before the first batch
 }
 
 func (to *listWriter) write(locks []listed) error {
@@ -239,11 +236,7 @@ func (to *listWriter) write(locks []listed) error {
 			columns, _, _ = tty.Size(f)
 		}
 		to.layout = table.Fit(lockColumns, rows, columns)
-		header := to.layout.Header()
-		if console.HasStyles(to.w) {
-			header = "\x1b[1m" + header + "\x1b[0m"
-		}
-		text.WriteString(header + "\n")
+		text.WriteString(console.Styles(console.HasStyles(to.w)).Text("1", to.layout.Header()) + "\n")
 	}
 	for _, row := range rows {
 		text.WriteString(to.layout.Line(row) + "\n")

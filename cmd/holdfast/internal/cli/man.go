@@ -42,7 +42,6 @@ func man(f *pflag.FlagSet) action {
 	}
 }
 
-// writePages writes all pages into a folder.
 func writePages(dir string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return exitcode.Errorf(exitcode.CannotCreate, "%s is not a folder: make it first", dir)
@@ -59,7 +58,7 @@ func writePages(dir string) error {
 	return nil
 }
 
-// mainPage is the manual page of holdfast, for man(1), in the language of troff.
+// mainPage returns the manual page of holdfast, for man(1), in the language of troff.
 func mainPage() string {
 	var list strings.Builder
 	for _, c := range commands() {
@@ -75,7 +74,7 @@ func mainPage() string {
 		".SH \"EXIT STATUS\"\n" + body(exitcode.Help)
 }
 
-// page is the manual page of a command: what its help says.
+// page returns the manual page of a command. It says what the help says.
 func (c *command) page() string {
 	text := pageOf("holdfast-"+c.name, c.summary, c.usage()) + ".SH DESCRIPTION\n" + body(c.help) + ".SH OPTIONS\n"
 	f, _ := c.flags()
@@ -97,7 +96,7 @@ func (c *command) page() string {
 	return text + ".TP\n.B \\-h, \\-\\-help\nprint what this page says\n.SH \"SEE ALSO\"\n.BR holdfast (1)\n"
 }
 
-// unquote returns what stands for a flag's value, which is "" if it has none, and what the flag does.
+// unquote returns the name of a flag's value, "" if the flag has none, and the flag's description.
 func unquote(f *pflag.Flag) (value, text string) {
 	value, text = pflag.UnquoteUsage(f)
 	if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" && f.DefValue != "[]" {
@@ -111,7 +110,8 @@ func pageOf(name, summary, usage string) string {
 		strings.ToUpper(troff(name)), thisBuild().Version, troff(name), troff(summary), troff(usage))
 }
 
-// body writes paragraphs, sections, and as they are the lines of tables and examples, which are indented or have columns.
+// body converts a help text. A line such as "Server:" begins a section; lines that are indented or have columns stay as they are; all
+// others are paragraphs.
 func body(help string) string {
 	titleLine, columned := regexp.MustCompile(`^([A-Z][^:.]*):$`), regexp.MustCompile(`^ |\S {2,}\S`)
 	var b strings.Builder
@@ -152,7 +152,6 @@ func body(help string) string {
 
 var troffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`)
 
-// troff escapes a text.
 func troff(text string) string {
 	text = troffEscapes.Replace(text)
 	if strings.HasPrefix(text, ".") {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -15,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
-// printText writes a text. It returns how to exit if it cannot.
+// printText writes a text. Its error has an exit code.
 func printText(w io.Writer, text string) error {
 	if _, err := io.WriteString(w, text); err != nil {
 		return exitcode.OfOutput(err)
@@ -23,16 +24,15 @@ func printText(w io.Writer, text string) error {
 	return nil
 }
 
-// printJSON writes a value as one line of JSON. It returns how to exit if it cannot.
 func printJSON(w io.Writer, value any) error {
 	line, err := output.JSON(value)
 	if err != nil {
-		return err
+		return exitcode.OfOutput(err)
 	}
 	return printText(w, string(line))
 }
 
-// printResult writes a text or, if asJSON, a value. It returns how to exit if it cannot.
+// printResult writes a text or, if asJSON is set, a value.
 func printResult(w io.Writer, asJSON bool, value any, text string) error {
 	if asJSON {
 		return printJSON(w, value)
@@ -40,8 +40,8 @@ func printResult(w io.Writer, asJSON bool, value any, text string) error {
 	return printText(w, text)
 }
 
-// outcome is what --json prints of a command that does one thing with one lock. Outcome says what was done; if it failed, it is busy,
-// lost, broken, interrupted or failed.
+// outcome is what --json prints for a command that does one thing with one lock. Outcome says what was done or, if that failed, is
+// busy, lost, broken, interrupted or failed.
 type outcome struct {
 	Name     string             `json:"name,omitempty"`
 	Server   string             `json:"server"`
@@ -51,8 +51,8 @@ type outcome struct {
 	Phase    uint64             `json:"phase,omitempty"` // of a barrier
 	Fence    uint64             `json:"fence,omitempty"`
 	TTL      int64              `json:"ttl_ms,omitempty"`
-	Expires  *time.Time         `json:"expires,omitempty"` // not before, by this machine's clock
-	Ticket   string             `json:"ticket,omitempty"`  // the file
+	Expires  *time.Time         `json:"expires,omitempty"` // or later; by this machine's clock
+	Ticket   string             `json:"ticket,omitempty"`  // its file
 	Waited   int64              `json:"waited_ms"`
 	Holder   *lockstatus.Holder `json:"holder,omitempty"` // who holds the lock instead
 	Error    string             `json:"error,omitempty"`
@@ -60,19 +60,19 @@ type outcome struct {
 	began time.Time
 }
 
-// keepsFor notes that a ticket keeps the lock for ttl, counted from began.
+// keepsFor records that a ticket keeps the lock for ttl, counted from began.
 func (r *outcome) keepsFor(ttl time.Duration, began time.Time) {
 	expires := began.Add(ttl)
 	r.TTL, r.Expires = ttl.Milliseconds(), &expires
 }
 
-// print prints the outcome of success: a text or, with --json, all of it.
+// print prints a text or, with --json, the outcome.
 func (o *serverFlags) print(stdout io.Writer, r *outcome, text string) error {
 	r.Waited = time.Since(r.began).Milliseconds()
 	return printResult(stdout, o.json, r, text)
 }
 
-// do is use for a command with an outcome. f completes and prints it if it succeeds; otherwise, do does.
+// do is use for a command with an outcome. f completes and prints the outcome of success, do that of an error.
 func (o *serverFlags) do(ctx context.Context, stdout, stderr io.Writer, r *outcome, f func(context.Context, *connect.Locks) error) error {
 	return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error {
 		r.Server, r.began = o.servers.Addr(), time.Now()
@@ -81,28 +81,22 @@ func (o *serverFlags) do(ctx context.Context, stdout, stderr io.Writer, r *outco
 			return nil
 		}
 		exit := o.exit(ctx, err)
-		r.ExitCode, r.Outcome = exit.Code, "failed"
-		switch {
-		case exit.Code == exitcode.Busy:
-			r.Outcome = "busy"
-		case exit.Code == exitcode.Lost:
-			r.Outcome = "lost"
-		case exit.Code == exitcode.Broken:
-			r.Outcome = "broken"
-		case exit.Code > exitcode.Signal:
+		outcomes := map[int]string{exitcode.Busy: "busy", exitcode.Lost: "lost", exitcode.Broken: "broken"}
+		r.ExitCode, r.Outcome = exit.Code, cmp.Or(outcomes[exit.Code], "failed")
+		if exit.Code > exitcode.Signal {
 			r.Outcome = "interrupted"
 		}
 		if exit.Err != nil {
 			r.Error = o.console.Redact(exit.Err.Error())
 		}
 		if o.json {
-			_ = o.print(stdout, r, "") // what failed first decides on the exit code
+			_ = o.print(stdout, r, "") // the exit code is that of the first error
 		}
 		return exit
 	})
 }
 
-// shellWord returns a text as one word of a command line for a shell, to be copied.
+// shellWord quotes a text as one word of a command line that users may copy into a shell.
 func shellWord(text string) string {
 	isPlain := func(r rune) bool {
 		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("_-./:@%+,", r)

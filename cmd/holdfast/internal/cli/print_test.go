@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A shell reads each word as the text that it stands for, and nothing in it can do anything to the terminal or the shell.
+// A shell reads each word as the original text. Nothing in a word can affect the terminal or the shell.
 func TestShellWord(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	for text, want := range map[string]string{

@@ -66,7 +66,6 @@ Processes:
 The exit code is CMD's own, or 128+N if signal N killed it.
 `
 
-// runFlags are the flags of holdfast run.
 type runFlags struct {
 	jobFlags
 
@@ -88,7 +87,7 @@ type runFlags struct {
 	metrics   string // the file for node_exporter
 }
 
-// kinds are the flags that ask for another run than a plain one.
+// kinds are the flags of runs that are not plain.
 var kinds = []string{"shared", "exclusive", "slots", "owner", "once", "also", "key", "redisson"}
 
 func run(f *pflag.FlagSet) action {
@@ -160,20 +159,8 @@ func (o *runFlags) check() error {
 	return o.checkJob(keeper.Terminate, keeper.Kill, keeper.Notify, keeper.Ignore)
 }
 
-// kind is the kind of lock that the flags ask for.
-func (o *runFlags) kind() job.Kind {
-	kind := job.Kind{Make: o.lock, Several: o.shared || o.exclusive || o.slots != 0 || o.owner != ""}
-	switch {
-	case o.flags.Changed("redisson"):
-		kind.Foreign = "--redisson"
-	case o.flags.Changed("key"):
-		kind.Foreign = "--key"
-	}
-	return kind
-}
-
-// lock is the lock that the flags ask for.
-func (o *runFlags) lock(l *connect.Locks, option holdfast.Option, wait holdfast.WaitOption) *holdfast.Lock {
+func (o *runFlags) lock(l *connect.Locks, wait holdfast.WaitOption) *holdfast.Lock {
+	option := o.option()
 	switch {
 	case o.shared:
 		return l.Client().RWMutex(o.name, option, wait).Reader()
@@ -193,7 +180,6 @@ func (o *runFlags) lock(l *connect.Locks, option holdfast.Option, wait holdfast.
 	return l.Mutex(o.name, option, wait)
 }
 
-// onceJob is the job of --once.
 func (o *runFlags) onceJob(l *connect.Locks, wait holdfast.WaitOption) *once.Job {
 	window := once.Every(o.once)
 	if o.onceKey != "" {
@@ -218,16 +204,21 @@ func (o *runFlags) run(ctx context.Context, streams job.Streams) error {
 	r := &job.Run{Also: o.also, Metrics: o.metrics}
 	return o.start(ctx, streams, r, func() *exitcode.Error {
 		lock := &job.Lock{
-			Run:    r,
-			Kind:   o.kind(),
-			Option: o.option(),
-			KeyOf:  o.keyOf,
-			Wait:   o.patience(),
-			OnBusy: job.OnBusy{Skip: o.ifBusy == "skip", Code: o.busyCode, Quiet: o.quiet},
-			Began:  began,
+			Run:        r,
+			Make:       func(wait holdfast.WaitOption) *holdfast.Lock { return o.lock(r.Locks, wait) },
+			Several:    o.shared || o.exclusive || o.slots != 0 || o.owner != "",
+			Foreign:    o.flags.Changed("key") || o.flags.Changed("redisson"),
+			KeyOf:      o.keyOf,
+			Wait:       o.patience(),
+			Began:      began,
+			SkipIfBusy: o.ifBusy == "skip",
+			BusyCode:   o.busyCode,
+		}
+		if lock.Foreign {
+			lock.KeyOf = func(name string) string { return name }
 		}
 		if o.once != 0 {
-			return r.Once(ctx, &o.job, &job.OnceLock{Lock: lock, MakeOnce: o.onceJob})
+			lock.Once = func(wait holdfast.WaitOption) *once.Job { return o.onceJob(r.Locks, wait) }
 		}
 		return r.UnderLock(ctx, &o.job, lock)
 	})

@@ -24,7 +24,7 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-// What stands in the place of a number may be a password.
+// The text in the place of a number may be a misplaced password.
 func TestErrorsDoNotQuoteValues(t *testing.T) {
 	for _, line := range []string{"run --weight=secret", "run --quiet=secret", "run --wait secret", "ls -n secret", "demo --seed secret"} {
 		var stderr strings.Builder

@@ -61,14 +61,14 @@ another error it stays, unless it is used up: run the command again. If only the
 run may report a lost lock that the first one released.
 `
 
-// ticketFlags are the flags of acquire, renew and release, between which a ticket stands for the lock.
+// ticketFlags are the flags that acquire, renew and release have in common.
 type ticketFlags struct {
 	serverFlags
 	place  ticketPlace
-	origin *ticketOrigin // of the ticket that was read; nil if it is not known
+	origin *ticketOrigin // of the ticket that was read; nil if unknown
 }
 
-// defineTicket defines the flags that all three have. about is the text of --ticket.
+// defineTicket defines the flags. about describes --ticket.
 func (o *ticketFlags) defineTicket(f *pflag.FlagSet, about string) {
 	o.ttl, o.role = time.Minute, "locker"
 	o.lacks = "whose locks have no tickets: name one server, or use holdfast run"
@@ -79,7 +79,7 @@ func (o *ticketFlags) defineTicket(f *pflag.FlagSet, about string) {
 	o.defineStrict()
 }
 
-// check refuses flags that make no sense, and takes the file descriptor.
+// check checks the flags, and takes the file descriptor.
 func (o *ticketFlags) check(forWriting bool) error {
 	switch fd := o.place.fd; {
 	case o.flags.Changed("ticket") == o.flags.Changed("ticket-fd"):
@@ -98,7 +98,6 @@ func (o *ticketFlags) check(forWriting bool) error {
 	return checkTTL(o.ttl)
 }
 
-// acquireFlags are the flags of holdfast acquire.
 type acquireFlags struct {
 	ticketFlags
 	try  bool
@@ -130,12 +129,12 @@ func acquire(f *pflag.FlagSet) action {
 	}
 }
 
-// acquire acquires the lock, detaches it, and writes the ticket. If it fails, the lock is released.
+// acquire acquires the lock, detaches it, and writes the ticket. After an error it releases the lock.
 func (o *acquireFlags) acquire(ctx context.Context, stdout io.Writer, client *holdfast.Client, r *outcome) error {
-	if err := o.place.checkFree(); err != nil { // rather than after a long wait
+	if err := o.place.checkFree(); err != nil { // checked before a long wait
 		return exitcode.Errorf(exitcode.CannotCreate, "the ticket cannot be written: %w", err)
 	}
-	// The lock is renewed until there is a ticket.
+	// The library renews the lock until there is a ticket.
 	lock := client.Mutex(r.Name, holdfast.TTL(min(15*time.Second, o.ttl)), meta(o.meta), o.patience())
 	lease, err := lock.Acquire(ctx)
 	if err != nil {
@@ -166,7 +165,7 @@ func (o *acquireFlags) acquire(ctx context.Context, stdout io.Writer, client *ho
 	return nil
 }
 
-// unwritten says that the ticket was not written; kept is the error of releasing the lock.
+// unwritten returns the error for a ticket that could not be written. kept is the error of the lock's release.
 func (o *acquireFlags) unwritten(ctx context.Context, r *outcome, err, kept error) error {
 	what := "the lock was released"
 	if kept != nil && !errors.Is(kept, holdfast.ErrLost) {
@@ -186,7 +185,7 @@ func (o *acquireFlags) patience() holdfast.WaitOption {
 	return holdfast.Options()
 }
 
-// refused says who holds the lock.
+// refused adds who holds the lock to an acquire's error.
 func (o *acquireFlags) refused(r *outcome, err error) error {
 	var held *holdfast.HeldError
 	if !errors.As(err, &held) {
@@ -199,7 +198,7 @@ func (o *acquireFlags) refused(r *outcome, err error) error {
 	return exitcode.Errorf(exitcode.Busy, "%w, on %s; holdfast show %s says more", err, r.Server, shellWord(r.Name))
 }
 
-// whenInterrupted returns, in place of err, what the signal means that has ended ctx, if that is all that is known.
+// whenInterrupted replaces err if it only says that a signal has ended ctx.
 func whenInterrupted(ctx context.Context, err error, format, arg string) error {
 	var sig signals.Error
 	if !errors.As(context.Cause(ctx), &sig) || !errors.Is(err, context.Canceled) {
@@ -208,7 +207,7 @@ func whenInterrupted(ctx context.Context, err error, format, arg string) error {
 	return exitcode.Errorf(exitcode.OfLibrary(sig).Code, format, sig.Signal, arg)
 }
 
-// kept adds to an error that the lock could not be released either.
+// kept adds the error of the lock's release to err.
 func (o *ticketFlags) kept(err, release error) error {
 	if release == nil || errors.Is(release, holdfast.ErrLost) {
 		return err
@@ -216,7 +215,7 @@ func (o *ticketFlags) kept(err, release error) error {
 	return fmt.Errorf("%w; the lock was not released, and expires within %s: %v", err, o.ttl, release)
 }
 
-// giveBack releases a lock whose ticket nobody else has.
+// giveBack releases a lock whose ticket was not handed out.
 func giveBack(client *holdfast.Client, t holdfast.Ticket) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -257,7 +256,7 @@ func release(f *pflag.FlagSet) action {
 		certain := true
 		switch {
 		case err == nil:
-			// The ticket is used up: from here on a signal would only leave the lock to expire.
+			// The ticket is used up. If a signal interrupted the release now, the lock would stay until it expires.
 			if err = lease.Release(context.Background()); err != nil && !errors.Is(err, holdfast.ErrLost) {
 				err = fmt.Errorf("%w; the lock expires by itself", err)
 			}
@@ -283,15 +282,15 @@ func (o *ticketFlags) remove() error {
 	return nil
 }
 
-// runID returns the run id of the server that has the lock, or "".
+// runID returns the run id of the server that has the lock; "" if unknown.
 func (o *ticketFlags) runID(ctx context.Context, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return o.servers.All[0].RunID(ctx, o.keyOf(name))
 }
 
-// lost says what it means if the server does not know the ticket, and reports whether the lock is lost beyond doubt. Until a ticket
-// expires, only the server that gave it knows, and a server with another run id may be a different one, or the same one after a restart.
+// lost explains that the server does not know the ticket. certain reports that the lock is lost beyond doubt. Until a ticket expires, only
+// the server that gave it knows; a server with another run id may be a different one, or the same one after a restart.
 func (o *ticketFlags) lost(ctx context.Context, r *outcome, err error) (_ error, certain bool) {
 	if !errors.Is(err, holdfast.ErrLost) {
 		return err, false
@@ -313,7 +312,7 @@ func (o *ticketFlags) lost(ctx context.Context, r *outcome, err error) (_ error,
 	return exitcode.Errorf(exitcode.Lost, "lock %q on %s is lost: %s; somebody else may hold the lock", r.Name, r.Server, because), true
 }
 
-// withTicket returns an action that reads the ticket and calls f, which completes the outcome.
+// withTicket returns an action that reads the ticket, calls f, which completes the outcome, and prints that.
 func (o *ticketFlags) withTicket(f func(context.Context, *holdfast.Client, holdfast.Ticket, *outcome) error) action {
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
 		if err := o.check(false); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// ticketPlace is where a ticket is: in a file that only its owner can read or, if file is "", on a file descriptor that this process was
-// given. The first line is the ticket, as holdfast.Ticket marshals it. The second, which is optional, says where it is from.
+// ticketPlace is where a ticket is: a file that only its owner can read or, if file is "", a file descriptor that this process was given.
+// The first line is the ticket, as holdfast.Ticket marshals it. The second line, which may be missing, is the ticketOrigin.
 type ticketPlace struct {
 	file string
 	fd   int
@@ -32,7 +32,7 @@ func (p *ticketPlace) String() string {
 	return fmt.Sprintf("file descriptor %d", p.fd)
 }
 
-// claim takes the file descriptor, before anything else is opened, which could be given its number.
+// claim copies the file descriptor. It is called before anything is opened, which might get the descriptor's number if it is not open.
 func (p *ticketPlace) claim(forWriting bool) (err error) {
 	if p.file == "" {
 		p.descriptor, err = duplicate(p.fd, forWriting)
@@ -40,7 +40,7 @@ func (p *ticketPlace) claim(forWriting bool) (err error) {
 	return err
 }
 
-// checkFree refuses to write a ticket over a file, whatever it is, or into a folder that does not exist.
+// checkFree returns an error if the file exists, whatever it is, or if its folder does not.
 func (p *ticketPlace) checkFree() error {
 	if p.file == "" {
 		return nil
@@ -55,11 +55,11 @@ func (p *ticketPlace) checkFree() error {
 	return err
 }
 
-// ticketOrigin says where a ticket is from.
+// ticketOrigin says which server gave a ticket, and how long the ticket lasts.
 type ticketOrigin struct {
 	Server  string    `json:"server"`           // its address, without credentials
-	RunID   string    `json:"run_id,omitempty"` // the server's when it gave the ticket
-	Expires time.Time `json:"expires"`          // or later; by the clock of the machine that wrote it
+	RunID   string    `json:"run_id,omitempty"` // the server's run id at that time
+	Expires time.Time `json:"expires"`          // or later; by the clock of the machine that wrote the ticket
 }
 
 func ticketText(t holdfast.Ticket, from *ticketOrigin) ([]byte, error) {
@@ -71,7 +71,7 @@ func ticketText(t holdfast.Ticket, from *ticketOrigin) ([]byte, error) {
 	return fmt.Appendf(text, "\n%s\n", origin), err
 }
 
-// write writes a ticket. After an error there is no file. When ctx ends, it no longer waits for the reader of a pipe.
+// write writes a ticket. After an error there is no file. If ctx ends, write stops waiting for a pipe's reader.
 func (p *ticketPlace) write(ctx context.Context, t holdfast.Ticket, from *ticketOrigin) error {
 	text, err := ticketText(t, from)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *ticketPlace) write(ctx context.Context, t holdfast.Ticket, from *ticket
 	}
 }
 
-// update replaces what a ticket's file says of its origin, and leaves the ticket as it is.
+// update replaces the origin in a ticket's file.
 func (p *ticketPlace) update(t holdfast.Ticket, from *ticketOrigin) error {
 	if p.file == "" {
 		return nil
@@ -125,10 +125,10 @@ func (p *ticketPlace) update(t holdfast.Ticket, from *ticketOrigin) error {
 	return errors.Join(err, f.Truncate(int64(len(text))), f.Close())
 }
 
-// maxTicket bounds how much is read: a ticket takes up to 2 KiB.
+// maxTicket bounds how many bytes are read. A ticket takes up to 2 KiB.
 const maxTicket = 4096
 
-// read reads a ticket, and where it is from if that is known, and reports whether other users can read it. A shell may have turned its
+// read reads a ticket and its origin, which is nil if unknown. exposed reports that other users can read the file. A shell may have turned
 // line ends into spaces.
 func (p *ticketPlace) read() (t holdfast.Ticket, from *ticketOrigin, exposed bool, err error) {
 	f := p.descriptor

@@ -28,7 +28,7 @@ func newTicket(t *testing.T) holdfast.Ticket {
 	return ticket
 }
 
-// A file that appears while the lock is waited for stays as it is, as does the target of a link.
+// A file that appears during the wait for the lock stays as it is, and so does the target of a link.
 func TestATicketReplacesNothing(t *testing.T) {
 	ticket, dir := newTicket(t), t.TempDir()
 	target := filepath.Join(dir, "target")
@@ -62,8 +62,8 @@ func TestATicketReplacesNothing(t *testing.T) {
 	}
 }
 
-// A ticket is read from a file whose line ends a shell has changed, too. If the line that says where it is from is missing or torn,
-// only that is not known.
+// A ticket can be read from a file whose line ends a shell has changed. If the line with its origin is missing or incomplete, only the
+// origin is unknown.
 func TestATicketSaysWhereItIsFrom(t *testing.T) {
 	ticket := newTicket(t)
 	from := ticketOrigin{Server: "redis:6379", RunID: "f00d", Expires: time.Date(2026, 11, 27, 2, 0, 0, 0, time.UTC)}
@@ -98,7 +98,7 @@ func TestATicketSaysWhereItIsFrom(t *testing.T) {
 	}
 }
 
-// A file that is gone, or has another ticket by now, is left as it is.
+// A file that is gone, or contains another ticket by now, is not changed.
 func TestOnlyTheTicketsOwnFileIsUpdated(t *testing.T) {
 	from, p := &ticketOrigin{Server: "redis:6379"}, &ticketPlace{file: filepath.Join(t.TempDir(), "t")}
 	if err := p.update(newTicket(t), from); !errors.Is(err, fs.ErrNotExist) {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// duplicate returns a copy of a descriptor that this process was given. It refuses a terminal, which would show the ticket,
-// and what is neither a file, a pipe nor a socket: such a descriptor is one of Go's own.
+// duplicate returns a copy of a descriptor that this process was given. It refuses a terminal, which would show the ticket. It also refuses
+// anything but files, pipes and sockets: such a descriptor belongs to Go's runtime.
 func duplicate(fd int, forWriting bool) (*os.File, error) {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// A signal that comes before the server has answered is named, and what to do about the ticket.
+// If a signal arrives before the server has answered, the message names it and says what to do about the ticket.
 func TestASignalBeforeTheServerAnswersIsNamed(t *testing.T) {
 	o, f := &ticketFlags{}, pflag.NewFlagSet("release", pflag.ContinueOnError)
 	o.defineTicket(f, "")

@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -82,7 +87,7 @@ func serveUI(f *pflag.FlagSet) action {
 				return err
 			}
 			defer handler.Close()
-			// Asking first tells of a wrong address. Later, the pages wait for outages to end.
+			// Asking first reports a wrong address. Later, the pages wait for outages to end.
 			if err := access.Reach(ctx, in, "list", opts.Pattern); err != nil {
 				return err
 			}
@@ -95,36 +100,90 @@ func serveUI(f *pflag.FlagSet) action {
 			case opts.AllowBreak && *authFile == "":
 				o.console.Warnf("every user of this machine can break locks: --auth-file names those who may")
 			}
-			return serveUntil(ctx, listener, handler)
+			return cmp.Or(serve(ctx, listener, handler, handler.Close), ctx.Err())
 		})
 	}
 }
 
-// serveUntil serves the pages until ctx ends. It closes the listener.
-func serveUntil(ctx context.Context, listener net.Listener, handler *ui.Handler) error {
+// serve serves HTTP until ctx ends, and then calls onEnd unless it is nil. It closes the listener.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler, onEnd func()) error {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       time.Minute,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what clients do wrong
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // clients' mistakes
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
 	case err := <-ended:
-		return exitcode.Errorf(exitcode.System, "cannot serve: %w", err)
+		return exitcode.Errorf(exitcode.System, "cannot serve %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	handler.Close()
+	if onEnd != nil {
+		onEnd()
+	}
 	ending, stop := context.WithTimeout(context.Background(), 2*time.Second)
 	defer stop()
 	if server.Shutdown(ending) != nil {
 		_ = server.Close()
 	}
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		return err
+	<-ended
+	return nil
+}
+
+// users are the users of the inspector: the hashes of their passwords, by name.
+type users map[string][sha256.Size]byte
+
+// readUsers reads a file with a line user:password for each user. It skips blank lines and lines that begin with #. Errors do not quote
+// the file.
+func readUsers(name string) (users, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
 	}
-	return ctx.Err()
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s can be read by others: chmod 600 it", name)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	all := users{}
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSuffix(line, "\r")
+		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		user, password, is := strings.Cut(line, ":")
+		if !is || user == "" || password == "" {
+			return nil, fmt.Errorf("%s, line %d: want user:password", name, i+1)
+		}
+		if _, twice := all[user]; twice {
+			return nil, fmt.Errorf("%s, line %d: the user comes twice", name, i+1)
+		}
+		all[user] = sha256.Sum256([]byte(password))
+	}
+	if len(all) == 0 {
+		return nil, errors.New(name + " names no user: want lines user:password")
+	}
+	return all, nil
+}
+
+// has reports whether these are a user's name and password. Its running time depends on neither of them.
+func (u users) has(user, password string) bool {
+	given, name := sha256.Sum256([]byte(password)), sha256.Sum256([]byte(user))
+	found := 0
+	for own, hash := range u {
+		ownName := sha256.Sum256([]byte(own))
+		found |= subtle.ConstantTimeCompare(name[:], ownName[:]) & subtle.ConstantTimeCompare(given[:], hash[:])
+	}
+	return found == 1
 }

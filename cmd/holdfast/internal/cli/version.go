@@ -12,24 +12,22 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// next is the version that is being worked on. release/apidiff.sh reads it, too.
+// next is the version of the next release. release/apidiff.sh reads this line.
 const next = "0.1.0"
 
-// The linker sets these in programs that are built for a release: -ldflags "-X PACKAGE.stampedVersion=0.1.0". Otherwise they are
-// empty, and Go says what it knows of the build. tests/command checks that builds for releases name them rightly.
+// The linker sets these in builds for a release: -ldflags "-X PACKAGE.stampedVersion=0.1.0". In other builds they are empty, and Go's build
+// information is used. tests/command checks that builds for releases set them by the right names.
 var stampedVersion, stampedCommit string
 
-// build says what was built.
 type build struct {
 	Version  string `json:"version"`
-	Commit   string `json:"commit"`   // "" if it is not known
-	Modified bool   `json:"modified"` // there were changes beside the commit
+	Commit   string `json:"commit"`   // "" if unknown
+	Modified bool   `json:"modified"` // there were uncommitted changes
 	Go       string `json:"go"`
 	OS       string `json:"os"`
 	Arch     string `json:"arch"`
 }
 
-// thisBuild is the build that runs.
 func thisBuild() build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -38,7 +36,7 @@ func thisBuild() build {
 	return buildOf(info, stampedVersion, stampedCommit)
 }
 
-// buildOf puts together what the linker and Go know of a build. A stamp counts for more.
+// buildOf combines what the linker and Go know of a build. The linker's values take precedence.
 func buildOf(info *debug.BuildInfo, stampedVersion, stampedCommit string) build {
 	b := build{Version: next + "-dev", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if v, released := strings.CutPrefix(info.Main.Version, "v"); released && !isPseudo(v) {
@@ -61,7 +59,7 @@ func buildOf(info *debug.BuildInfo, stampedVersion, stampedCommit string) build 
 	return b
 }
 
-// isPseudo reports whether Go gave the version to a commit without a tag, or with changes.
+// isPseudo reports whether a version is one that Go made up for a commit without a tag, or with changes.
 func isPseudo(version string) bool {
 	return strings.Contains(version, "+") || regexp.MustCompile(`[.-]\d{14}-[0-9a-f]{12}$`).MatchString(version)
 }

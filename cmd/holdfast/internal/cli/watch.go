@@ -38,7 +38,6 @@ goes on; only a server that has never answered is an error. Of a quorum it is no
 waits. If the prefix has no locks in the beginning, a line names each other prefix that has.
 `
 
-// watchFlags are the flags of holdfast watch.
 type watchFlags struct {
 	serverFlags
 	sort string
@@ -66,7 +65,7 @@ func watch(f *pflag.FlagSet) action {
 	}
 }
 
-// name is the name of the one lock that is watched, or "".
+// name returns the name of the only lock that is watched; "" if there may be several.
 func (o *watchFlags) name() string {
 	if isPattern(o.flags.Arg(0)) {
 		return ""
@@ -74,16 +73,15 @@ func (o *watchFlags) name() string {
 	return o.flags.Arg(0)
 }
 
-// change is a change as JSON.
+// change is what --json prints for a change.
 type change struct {
 	Event inspect.EventType `json:"event"`
 	*lockstatus.Report
 }
 
-// follow prints each change, until ctx ends.
 func (o *watchFlags) follow(ctx context.Context, in *inspect.Inspector, stdout io.Writer) error {
 	pattern := o.flags.Arg(0)
-	// Watching waits for a server that does not answer. Asking first tells of a wrong address.
+	// Watch waits for a server that cannot be reached. Asking first reports a wrong address.
 	if err := access.Reach(ctx, in, "watch", pattern); err != nil {
 		return err
 	}
@@ -108,7 +106,7 @@ func (o *watchFlags) follow(ctx context.Context, in *inspect.Inspector, stdout i
 	return ctx.Err()
 }
 
-// fill fills the terminal with a table, until ctx ends.
+// fill shows a table on the whole terminal until ctx ends.
 func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fullscreen.Screen) error {
 	b := &board{o: o}
 	if err := b.look(ctx, in); err != nil {
@@ -123,12 +121,11 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 		pause := time.NewTimer(max(time.Second-b.took, b.took))
 		select {
 		case <-pause.C:
-			// What was seen before stays, with the error above it.
-			b.err = b.look(ctx, in)
+			b.err = b.look(ctx, in) // after an error, the board shows what it last saw
 		case hint := <-hints:
 			b.hints = append(b.hints, hint)
-		case <-screen.Resized():
-		case <-screen.Suspended():
+		case <-screen.Resized:
+		case <-screen.Suspended:
 			screen.Suspend(ctx)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -140,18 +137,18 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 	}
 }
 
-// board is what the table shows.
+// board is what is shown on the terminal.
 type board struct {
 	o       *watchFlags
-	rows    []listed // the first
-	locks   int
+	rows    []listed // the first locks
+	locks   int      // how many there are
 	held    int
-	waiting int // processes
-	standby int // candidates of elections that have a leader
-	seen    time.Time
-	took    time.Duration // the latest look
+	waiting int           // number of processes
+	standby int           // see lockstatus.Summary
+	seen    time.Time     // when the locks were as shown
+	took    time.Duration // how long the latest look took
 	err     error         // of the latest look
-	hints   []string      // at other prefixes, for when there are no locks
+	hints   []string      // other prefixes that have locks, shown if this one has none
 }
 
 // look looks at all locks. It keeps the first 1,000, whatever the size of the terminal.
@@ -162,7 +159,7 @@ func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
 	first := ranking{order: b.o.sort, limit: 1000}
 	for s, err := range in.List(ctx, b.o.flags.Arg(0)) {
 		if err != nil && s.Name != "" {
-			continue // holdfast ls says why
+			continue // this lock cannot be read; holdfast ls says why
 		}
 		if err != nil {
 			return err
@@ -181,10 +178,9 @@ func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
 	return nil
 }
 
-// maxTitle bounds what is shown of a text that is no row, in bytes.
+// maxTitle bounds texts outside the table, in bytes.
 const maxTitle = 1024
 
-// draw returns the lines for a terminal of that size.
 func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 	what := "all locks"
 	if pattern := b.o.flags.Arg(0); pattern != "" {

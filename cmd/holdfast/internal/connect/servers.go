@@ -1,3 +1,4 @@
+// Package connect makes clients of the servers that a user names.
 package connect
 
 import (
@@ -5,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +15,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/quorum"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
@@ -26,7 +30,7 @@ type Servers struct {
 	Source string // the flag or variable that names them
 }
 
-// OpenAll makes clients of the servers that Named finds, without I/O.
+// OpenAll makes clients of the servers that Named finds. It does no I/O.
 func OpenAll(flags []string) (*Servers, error) {
 	source, urls, err := Named(flags)
 	if err != nil {
@@ -50,17 +54,28 @@ func OpenAll(flags []string) (*Servers, error) {
 	return s, nil
 }
 
-// Close closes the clients.
 func (s *Servers) Close() {
 	for _, one := range s.All {
 		one.Close()
 	}
 }
 
+// Introduce hides the servers' passwords from a console, and warns there of what is unsafe about the connections.
+func (s *Servers) Introduce(c *console.Console) {
+	c.Hide(s.Secrets()...)
+	if slices.ContainsFunc(s.All, (*Server).exposed) {
+		c.Warnf("every user of this machine can read the password on the command line; put the URL into HOLDFAST_REDIS instead")
+	}
+	if slices.ContainsFunc(s.All, func(s *Server) bool { return s.unverified }) {
+		c.Warnf("the server's certificate is not verified (skip_verify): " +
+			"anybody between here and the server can read the password and grant locks")
+	}
+}
+
 // AreQuorum reports whether there are several servers.
 func (s *Servers) AreQuorum() bool { return len(s.All) > 1 }
 
-// Addr names all servers, without credentials.
+// Addr returns the addresses of all servers, separated by commas, without credentials.
 func (s *Servers) Addr() string {
 	var all []string
 	for _, one := range s.All {
@@ -69,7 +84,7 @@ func (s *Servers) Addr() string {
 	return strings.Join(all, ",")
 }
 
-// Secrets returns the passwords that no text may show.
+// Secrets returns the servers' passwords, in all forms in which a text may contain them.
 func (s *Servers) Secrets() (all []string) {
 	for _, one := range s.All {
 		all = append(all, one.secrets...)
@@ -77,10 +92,10 @@ func (s *Servers) Secrets() (all []string) {
 	return all
 }
 
-// NeverAdmitted returns the nodes of a quorum that have never been admitted, if they are a majority: then no other
-// node can admit them, and a run would only wait for their quarantine. It waits for at most the timeout; nodes that
-// do not answer by then are reported when the lock is acquired.
-func (s *Servers) NeverAdmitted(ctx context.Context, prefix string, timeout time.Duration) []string {
+// CheckAdmitted returns an error if most nodes of a quorum have never been admitted: then no other node can admit them, and
+// a run would only wait for the end of their quarantine. It waits at most timeout. A node that has not answered by then is
+// reported when the lock is acquired.
+func (s *Servers) CheckAdmitted(ctx context.Context, prefix string, timeout time.Duration) error {
 	space, err := keys.NewSpace(cmp.Or(prefix, "holdfast:"))
 	if !s.AreQuorum() || err != nil {
 		return nil
@@ -88,27 +103,28 @@ func (s *Servers) NeverAdmitted(ctx context.Context, prefix string, timeout time
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	unmarked := each(s.All, func(one *Server) bool {
-		return errors.Is(one.client.Get(ctx, space.Incarnation()).Err(), redis.Nil)
+		return errors.Is(one.Client.Get(ctx, space.Incarnation()).Err(), redis.Nil)
 	})
-	var addrs []string
+	var never []string
 	for i, one := range s.All {
 		if unmarked[i] {
-			addrs = append(addrs, one.Addr)
+			never = append(never, one.Addr)
 		}
 	}
-	if len(addrs) <= len(s.All)/2 {
+	if len(never) <= len(s.All)/2 {
 		return nil
 	}
-	return addrs
+	return exitcode.Errorf(exitcode.Unavailable, "nodes %s have never been admitted to the quorum: if they are new, run holdfast init "+
+		"with all nodes, once; if they lost their data, do so when all earlier leases have expired", strings.Join(never, ", "))
 }
 
-// Prefixes returns at most limit prefixes, other than own, under which locks may be held. It scans for their fence counters until ctx
-// ends, and finds none if the user may not scan. Of a quorum it asks one node.
+// Prefixes returns up to limit prefixes, except own, under which locks may be held. It scans for their fence counters until
+// ctx ends, and finds none if the user may not scan. If the servers are a quorum, it asks the first node.
 func (s *Servers) Prefixes(ctx context.Context, own string, limit int) []string {
 	var mu sync.Mutex
 	var found []string
 	scan := func(ctx context.Context, client *redis.Client, counters string, prefixOf func(key string) string) {
-		keys := client.ScanType(ctx, 0, counters, 250, "stream").Iterator() // few keys at a time, because other clients wait meanwhile
+		keys := client.ScanType(ctx, 0, counters, 250, "stream").Iterator() // other clients wait while the server scans 250 keys
 		for keys.Next(ctx) {
 			prefix := prefixOf(keys.Val())
 			mu.Lock()
@@ -118,7 +134,7 @@ func (s *Servers) Prefixes(ctx context.Context, own string, limit int) []string 
 			mu.Unlock()
 		}
 	}
-	switch client := s.All[0].client.(type) {
+	switch client := s.All[0].Client.(type) {
 	case *redis.ClusterClient:
 		_ = client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
 			scan(ctx, master, "*f{*}", func(key string) string { return key[:strings.LastIndex(key, "f{")] })
@@ -131,14 +147,19 @@ func (s *Servers) Prefixes(ctx context.Context, own string, limit int) []string 
 	return found
 }
 
-// Explain adds to the error of a first contact what is wrong with the URL, if the error does not say so itself.
+// Explain adds to an error of the library what the user should do, if that is a matter of flags or of the URL.
 func (s *Servers) Explain(err error) error {
 	var server *holdfast.ServerError
-	if len(s.All) != 1 || !errors.As(err, &server) || server.Op != "reach" {
+	if len(s.All) != 1 || !errors.As(err, &server) {
 		return err
 	}
 	one := s.All[0]
 	switch {
+	case server.Code == "BADLIMIT":
+		return fmt.Errorf("%w; give --slots the number that the other runs give, or change it for all with holdfast resize", err)
+	case server.Code == "BADPARTIES":
+		return fmt.Errorf("%w; give the N that the others give, or start the latch over with another: holdfast latch NAME N reset", err)
+	case server.Op != "reach":
 	case one.Mode == Single:
 		return one.explainTLS(err, server)
 	case one.Mode == Sentinel && server.Code == "NOAUTH" && one.Sentinel.Password == "" && one.Sentinel.SentinelPassword != "":
@@ -147,12 +168,11 @@ func (s *Servers) Explain(err error) error {
 	return err
 }
 
-// CheckDistinct returns an error if two nodes are the same server under two names. It ignores nodes that do not
-// answer.
+// CheckDistinct returns an error if two nodes are the same server under two names. It ignores nodes that do not answer.
 func (s *Servers) CheckDistinct(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	ids := each(s.All, func(one *Server) string { return runID(ctx, one.client) })
+	ids := each(s.All, func(one *Server) string { return runID(ctx, one.Client) })
 	for i, id := range ids {
 		if other := slices.Index(ids, id); id != "" && other < i {
 			return exitcode.Configf("%s and %s are the same server; name each server once", s.All[other].Addr, s.All[i].Addr)
@@ -161,7 +181,7 @@ func (s *Servers) CheckDistinct(ctx context.Context) error {
 	return nil
 }
 
-// each asks all servers at once, and returns their answers in order.
+// each calls ask for all servers concurrently, and returns the answers in the order of the servers.
 func each[T any](all []*Server, ask func(*Server) T) []T {
 	answers := make([]T, len(all))
 	var asking sync.WaitGroup
@@ -178,8 +198,8 @@ type Locks struct {
 	quorum  *quorum.Quorum // nil if there is one server
 }
 
-// Locks makes clients of the library with this configuration. nodeTimeout is how long a quorum waits for a node in a
-// round; 0 means the default.
+// Locks makes clients of the library with this configuration. nodeTimeout bounds how long a quorum waits for a node in one
+// round; 0 means the library's default.
 func (s *Servers) Locks(cfg *holdfast.Config, nodeTimeout time.Duration) (*Locks, error) {
 	l := &Locks{}
 	for _, one := range s.All {
@@ -199,7 +219,7 @@ func (s *Servers) Locks(cfg *holdfast.Config, nodeTimeout time.Duration) (*Locks
 	return l, nil
 }
 
-// Client returns the client of the one server, for what a quorum does not have.
+// Client returns the client of the only server. Commands that refuse quorums use it.
 func (l *Locks) Client() *holdfast.Client { return l.clients[0] }
 
 // Mutex returns the mutex of a name.
@@ -218,23 +238,15 @@ func (l *Locks) Inspector() *inspect.Inspector {
 	return inspect.New(l.clients[0])
 }
 
-// Nodes returns the servers of a quorum that hold a lease at the moment.
+// Nodes returns the addresses of the nodes of a quorum that hold a lease now.
 func (l *Locks) Nodes(lease *holdfast.Lease) []string { return l.quorum.Nodes(lease) }
 
-// Admit admits new servers to Strict mode. force ends the quarantine of those that were known.
-func (l *Locks) Admit(ctx context.Context, force bool) error {
-	if force {
-		return l.Inspector().ForceAdmit(ctx)
-	}
-	return l.Inspector().Admit(ctx)
-}
-
-// CloseTime is how long Close should wait for servers that answer.
+// CloseTime is the limit for Close if the servers answer.
 const CloseTime = 3 * time.Second
 
-// Close closes the clients, which release what they still hold, in at most that time.
-func (l *Locks) Close(most time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), most)
+// Close closes the clients, which release what they still hold. It takes at most limit.
+func (l *Locks) Close(limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	closed := make(chan error)
 	for _, c := range l.clients {
@@ -245,4 +257,79 @@ func (l *Locks) Close(most time.Duration) error {
 		errs = append(errs, <-closed)
 	}
 	return errors.Join(errs...)
+}
+
+// Server is what one URL names: a server, a Cluster, or a master behind Sentinel.
+type Server struct {
+	Addr     string // without credentials
+	Mode     Mode
+	Sentinel *redis.FailoverOptions // nil unless Mode is Sentinel
+	Client   redis.UniversalClient
+
+	source     string   // the flag or variable that names the server
+	secrets    []string // see Servers.Secrets
+	unverified bool     // the server's certificate is not verified
+}
+
+// Mode says what a URL names.
+type Mode string
+
+const (
+	Single   Mode = "server"
+	Cluster  Mode = "cluster"
+	Sentinel Mode = "sentinel"
+)
+
+func (s *Server) Close() { _ = s.Client.Close() }
+
+func (s *Server) locks(cfg *holdfast.Config) (*holdfast.Client, error) {
+	if s.Sentinel != nil {
+		return holdfastgoredis.NewFailover(s.Sentinel, cfg)
+	}
+	return holdfastgoredis.New(s.Client, cfg)
+}
+
+// RunID returns the run id of the server that has a key, or "" if it cannot be read. Run ids are unique, and a server gets a new one
+// when it restarts.
+func (s *Server) RunID(ctx context.Context, key string) string {
+	if cluster, is := s.Client.(*redis.ClusterClient); is {
+		master, err := cluster.MasterForKey(ctx, key)
+		if err != nil {
+			return ""
+		}
+		return runID(ctx, master)
+	}
+	return runID(ctx, s.Client)
+}
+
+func runID(ctx context.Context, client redis.Cmdable) string {
+	text, _ := client.Info(ctx, "server").Result()
+	_, rest, _ := strings.Cut(text, "run_id:")
+	id, _, _ := strings.Cut(rest, "\r\n")
+	return id
+}
+
+// hidePasswords adds the passwords of a URL to secrets. Those of Sentinel are parameters.
+func (s *Server) hidePasswords(u *url.URL) {
+	var passwords []string
+	if password, ok := u.User.Password(); ok {
+		passwords = append(passwords, password)
+	}
+	for name, values := range u.Query() {
+		if strings.Contains(name, "password") {
+			passwords = append(passwords, values...)
+		}
+	}
+	for _, password := range passwords {
+		for _, form := range []string{password, url.QueryEscape(password), url.PathEscape(password)} {
+			if form != "" && !slices.Contains(s.secrets, form) {
+				s.secrets = append(s.secrets, form)
+			}
+		}
+	}
+}
+
+// exposed reports whether the list of processes shows a password.
+func (s *Server) exposed() bool {
+	return s.source != "HOLDFAST_REDIS" && s.source != "REDIS_URL" && len(s.secrets) > 0
 }

@@ -21,15 +21,9 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-// tlsParameters are the parameters of a URL that go-redis does not know.
-type tlsParameters struct {
-	authorities *x509.CertPool
-	own         []tls.Certificate
-	serverName  string // "" if the URL does not have it
-}
-
-// takeTLSParameters removes the parameters from u. Errors do not quote the URL.
-func takeTLSParameters(u *url.URL, source string) (p tlsParameters, err error) {
+// takeTLSParameters removes from u the parameters for TLS that go-redis does not know, and returns a configuration with their values. Its
+// errors do not quote the URL.
+func takeTLSParameters(u *url.URL, source string) (*tls.Config, error) {
 	query := u.Query()
 	given := map[string]string{}
 	for _, name := range []string{"tls_ca", "tls_cert", "tls_key", "tls_server_name"} {
@@ -41,44 +35,44 @@ func takeTLSParameters(u *url.URL, source string) (p tlsParameters, err error) {
 	if len(given) > 0 {
 		u.RawQuery = query.Encode()
 		if u.Scheme != "rediss" {
-			return p, exitcode.Configf("the URL in %s has parameters for TLS, but does not begin with rediss", source)
+			return nil, exitcode.Configf("the URL in %s has parameters for TLS, but does not begin with rediss", source)
 		}
 	}
-	p.serverName = given["tls_server_name"]
+	c := &tls.Config{ServerName: given["tls_server_name"]}
 	if file, ok := given["tls_ca"]; ok {
 		text, err := readFile(file)
 		if err != nil {
-			return p, exitcode.Configf("tls_ca in %s: cannot read the file: %w", source, withoutPath(err))
+			return nil, exitcode.Configf("tls_ca in %s: cannot read the file: %w", source, withoutPath(err))
 		}
-		p.authorities = x509.NewCertPool()
-		if !p.authorities.AppendCertsFromPEM(text) {
-			return p, exitcode.Configf("tls_ca in %s: the file has no certificate in PEM", source)
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, exitcode.Configf("tls_ca in %s: the file has no certificate in PEM", source)
 		}
 	}
 	cert, hasCert := given["tls_cert"]
 	key, hasKey := given["tls_key"]
 	if hasCert != hasKey {
-		return p, exitcode.Configf("tls_cert and tls_key in %s: one needs the other", source)
+		return nil, exitcode.Configf("tls_cert and tls_key in %s: one needs the other", source)
 	}
 	if hasCert {
 		certText, err := readFile(cert)
 		keyText, err2 := readFile(key)
 		pair, err3 := tls.X509KeyPair(certText, keyText)
 		if err := cmp.Or(err, err2, err3); err != nil {
-			return p, exitcode.Configf("tls_cert and tls_key in %s: %w", source, withoutPath(err))
+			return nil, exitcode.Configf("tls_cert and tls_key in %s: %w", source, withoutPath(err))
 		}
-		p.own = append(p.own, pair)
+		c.Certificates = append(c.Certificates, pair)
 	}
-	return p, nil
+	return c, nil
 }
 
 const (
-	maxFile  = 4 << 20         // bytes; the authorities of a system take a quarter of a MiB
+	maxFile  = 4 << 20         // bytes; a system's list of authorities takes a quarter of a MiB
 	readTime = 5 * time.Second // for a pipe
 )
 
-// readFile reads a file, or a pipe that the shell has made. It waits at most readTime for the pipe's writer, because holdfast run
-// does not handle signals yet.
+// readFile reads a file, or a pipe that the shell has made. It waits at most readTime for the pipe's writer, because the signals that
+// holdfast run handles do not interrupt it.
 func readFile(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -89,20 +83,17 @@ func readFile(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
-// apply adds the parameters to the configuration that go-redis makes for rediss://; it is nil for other schemes. It
-// reports whether the server's certificate is left unverified.
-func (p tlsParameters) apply(c *tls.Config) (unverified bool) {
+// applyTLS adds the values in own to the configuration that go-redis has made, which is nil unless the scheme is rediss. It reports
+// whether the server's certificate is left unverified.
+func applyTLS(own, c *tls.Config) (unverified bool) {
 	if c == nil {
 		return false
 	}
-	c.RootCAs, c.Certificates = p.authorities, p.own
-	if p.serverName != "" {
-		c.ServerName = p.serverName
-	}
+	c.RootCAs, c.Certificates, c.ServerName = own.RootCAs, own.Certificates, cmp.Or(own.ServerName, c.ServerName)
 	return c.InsecureSkipVerify
 }
 
-// withoutPath removes the path, which is part of the URL, from the error of a file.
+// withoutPath removes the path, which is part of the URL, from a file's error.
 func withoutPath(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -111,16 +102,16 @@ func withoutPath(err error) error {
 	return err
 }
 
-// explainTLS adds to the error of a first contact what to do if the URL is wrong about TLS. The error itself does not say so: a server
-// without TLS does not answer a handshake, and one with TLS closes a connection without one.
+// explainTLS adds to a connection's first error what to do if the URL is wrong about TLS. The error itself does not say so: a server
+// without TLS does not answer a handshake, and a server with TLS closes a connection that begins without one.
 func (s *Server) explainTLS(err error, server *holdfast.ServerError) error {
 	var op *net.OpError
 	var untrusted *tls.CertificateVerificationError
-	o := s.client.(*redis.Client).Options()
+	o := s.Client.(*redis.Client).Options()
 	switch {
 	case !errors.Is(server, holdfast.ErrUnavailable), server.Code != "", o.Network == "unix":
 		return err
-	case errors.As(err, &untrusted), errors.As(err, &op) && (op.Op == "dial" || op.Op == "remote error"): // it speaks TLS, or nothing
+	case errors.As(err, &untrusted), errors.As(err, &op) && (op.Op == "dial" || op.Op == "remote error"): // no server, or one with TLS
 		return err
 	}
 	if o.TLSConfig != nil {

@@ -21,14 +21,14 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-// Default is the server that is used if none is named.
+// Default is the URL of the server that is used if the user names none.
 const Default = "redis://127.0.0.1:6379"
 
-// Named returns the URLs of servers, and what names them: the first of the flag --redis, HOLDFAST_REDIS, REDIS_URL and
-// the default. A flag without a URL names none: an empty one, perhaps of an unset variable, must not mean another server.
+// Named returns the URLs of servers and their source: the flag --redis, or else HOLDFAST_REDIS, REDIS_URL or the default. If the flag is
+// given but empty, perhaps because a variable is unset, Named returns an empty URL and not that of another server.
 //
-// A job does not get the HOLDFAST_REDIS of its holdfast run, nor the REDIS_URL that the run used. Without them a holdfast in the
-// job would most likely use another server, so Named refuses it unless it is given a URL.
+// A job does not get the HOLDFAST_REDIS of its holdfast run, nor the REDIS_URL that the run used. Without them a holdfast in the job
+// would most likely use another server. Named therefore refuses to fall back on REDIS_URL or the default there.
 func Named(flags []string) (source string, urls []string, err error) {
 	for _, text := range flags {
 		urls = append(urls, splitURLs(text)...)
@@ -52,14 +52,14 @@ func Named(flags []string) (source string, urls []string, err error) {
 	return "the default", []string{Default}, nil
 }
 
-// nextURL matches the space between two URLs and the beginning of the second. A URL without "//" is never second: what
-// looks like it may be a password with a space.
+// nextURL matches the separator of two URLs and the beginning of the second. Only the first URL may lack "//": in later text,
+// a separator may belong to a password.
 //
-// It is compiled when it is first used, as all expressions of this program are: holdfast run is three processes, and what
-// a package does when it is initialized takes time in each.
+// It is compiled at its first use, as all regular expressions of this program are: holdfast run is three processes, and each of
+// them would pay for an initialization.
 var nextURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\s,]+([a-z]+(\+[a-z]+)?://)`) })
 
-// splitURLs splits a list of URLs with spaces or commas between them.
+// splitURLs splits a list of URLs that are separated by spaces or commas.
 func splitURLs(text string) []string {
 	var urls []string
 	for text = strings.TrimSpace(text); text != ""; {
@@ -75,8 +75,8 @@ func splitURLs(text string) []string {
 	return urls
 }
 
-// Open makes a client of the server with this URL, without I/O. source names the URL in errors, which do not quote
-// it: if it is wrong, any part of it may belong to the password.
+// Open makes a client of the server with this URL. It does no I/O. Errors name the URL's source and do not quote the URL: if it
+// is malformed, any part of it may belong to the password.
 func Open(source, text string) (*Server, error) {
 	redis.SetLogger(noLogger{})
 	s := &Server{source: source}
@@ -104,13 +104,13 @@ func Open(source, text string) (*Server, error) {
 	s.hidePasswords(u)
 	scheme, kind, _ := strings.Cut(u.Scheme, "+")
 	u.Scheme = scheme
-	tls, err := takeTLSParameters(u, source)
+	own, err := takeTLSParameters(u, source)
 	if err != nil {
 		return nil, err
 	}
 	switch kind {
 	case "", "cluster", "sentinel":
-		err = s.open(kind, u, tls)
+		err = s.open(kind, u, own)
 	default:
 		return nil, exitcode.Configf("the URL in %s does not begin with redis://, rediss:// or unix://, "+
 			"with +cluster or +sentinel before the colon for these", source)
@@ -123,45 +123,45 @@ func Open(source, text string) (*Server, error) {
 			"redis+sentinel://HOST:PORT?master_name=NAME, after a slash only the number of a database, "+
 			"and parameters that holdfast help run or go-redis lists", source)
 	}
-	if s.client == nil {
+	if s.Client == nil {
 		return nil, exitcode.Configf("the URL in %s names no master: add ?master_name=NAME", source)
 	}
 	return s, nil
 }
 
-// open makes the client. It leaves it nil if a URL for Sentinel names no master.
-func (s *Server) open(kind string, u *url.URL, tls tlsParameters) error {
+// open makes the client. own has the URL's parameters for TLS. The client stays nil if a URL for Sentinel names no master.
+func (s *Server) open(kind string, u *url.URL, own *tls.Config) error {
 	var err error
 	switch kind {
 	case "":
 		var o *redis.Options
 		if o, err = redis.ParseURL(u.String()); err == nil {
-			s.unverified = tls.apply(o.TLSConfig)
+			s.unverified = applyTLS(own, o.TLSConfig)
 			o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
 			o.DialerRetries = max(o.DialerRetries, 1) // the library retries, and says why
-			s.client, s.Addr, s.Mode = redis.NewClient(o), o.Addr, Single
+			s.Client, s.Addr, s.Mode = redis.NewClient(o), o.Addr, Single
 		}
 	case "cluster":
 		var o *redis.ClusterOptions
 		if o, err = redis.ParseClusterURL(u.String()); err == nil {
-			s.unverified = tls.apply(o.TLSConfig)
+			s.unverified = applyTLS(own, o.TLSConfig)
 			o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
 			o.DialerRetries = max(o.DialerRetries, 1)
-			s.client, s.Addr, s.Mode = redis.NewClusterClient(o), strings.Join(o.Addrs, ","), Cluster
+			s.Client, s.Addr, s.Mode = redis.NewClusterClient(o), strings.Join(o.Addrs, ","), Cluster
 		}
 	case "sentinel":
 		var o *redis.FailoverOptions
 		if o, err = redis.ParseFailoverURL(u.String()); err == nil && o.MasterName != "" {
-			s.unverified = tls.apply(o.TLSConfig)
+			s.unverified = applyTLS(own, o.TLSConfig)
 			o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
-			s.client, s.Addr, s.Mode, s.Sentinel = redis.NewFailoverClient(o), strings.Join(o.SentinelAddrs, ","), Sentinel, o
+			s.Client, s.Addr, s.Mode, s.Sentinel = redis.NewFailoverClient(o), strings.Join(o.SentinelAddrs, ","), Sentinel, o
 		}
 	}
 	return err
 }
 
-// bounding returns the dialer that go-redis would use, whose connections close when the server sends more than this process
-// can hold: go-redis makes room for whatever a reply announces. timeout 0 means go-redis's default.
+// bounding returns the dialer that go-redis would use, with connections that close when the server announces a reply too large for
+// this process: go-redis allocates whatever a reply announces. timeout 0 means go-redis's default.
 func bounding(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	dial := redis.NewDialer(&redis.Options{DialTimeout: cmp.Or(timeout, 5*time.Second), TLSConfig: config})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -173,11 +173,10 @@ func bounding(timeout time.Duration, config *tls.Config) func(ctx context.Contex
 	}
 }
 
-// parameterName matches names that parameters of URLs have.
 var parameterName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z][a-zA-Z_]{0,31}$`) })
 
-// unknownParameters returns the parameters that go-redis does not know, if that is its error. They may be part of a
-// password that contains a question mark: then the host follows, and nothing is returned.
+// unknownParameters returns the parameters that go-redis does not know, if that is its error. It returns "" if they may be part of
+// a password that contains a question mark, which the host follows.
 func unknownParameters(u *url.URL, err error) string {
 	if err == nil || strings.Contains(u.RawQuery, "@") || strings.Contains(u.RawQuery, "%40") {
 		return ""
@@ -194,7 +193,7 @@ func unknownParameters(u *url.URL, err error) string {
 	return names
 }
 
-// noLogger silences go-redis: everything that matters is returned as an error.
+// noLogger silences go-redis, which also returns everything that matters as an error.
 type noLogger struct{}
 
 func (noLogger) Printf(context.Context, string, ...any) {}

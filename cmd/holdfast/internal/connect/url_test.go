@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-func TestOpenOne(t *testing.T) {
+func TestTheSourceOfTheURL(t *testing.T) {
 	for _, c := range []struct {
 		flag, holdfastRedis, redisURL string
 		source, addr                  string
@@ -28,11 +28,12 @@ func TestOpenOne(t *testing.T) {
 	} {
 		t.Setenv("HOLDFAST_REDIS", c.holdfastRedis)
 		t.Setenv("REDIS_URL", c.redisURL)
-		e, err := OpenOne(given(c.flag))
+		s, err := OpenAll(given(c.flag))
 		if err != nil {
 			t.Errorf("%+v: %v", c, err)
 			continue
 		}
+		e := s.All[0]
 		if e.source != c.source || e.Addr != c.addr {
 			t.Errorf("%+v: got %s from %s", c, e.Addr, e.source)
 		}
@@ -123,10 +124,11 @@ func TestPasswordsOnTheCommandLineAreExposed(t *testing.T) {
 	t.Setenv("HOLDFAST_REDIS", "redis://:secret@a")
 	for flag, want := range map[string]bool{"": false, "redis://a": false, "redis://user@a": false, "redis://:secret@a": true, "redis://:abc@a": true,
 		"redis+sentinel://a?master_name=m&password=secret": true, "redis+sentinel://a?master_name=m": false} {
-		e, err := OpenOne(given(flag))
+		s, err := OpenAll(given(flag))
 		if err != nil {
 			t.Fatal(err)
 		}
+		e := s.All[0]
 		if e.exposed() != want {
 			t.Errorf("--redis %q: exposed is %v, want %v", flag, e.exposed(), want)
 		}

@@ -2,19 +2,21 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
 )
-
-// TimeFormat is how people are shown a time. It has the zone: logs of several machines are read side by side.
-const TimeFormat = "2006-01-02 15:04:05 MST"
 
 // Console writes messages, one line each. Messages quote servers and other holders, so it removes passwords and
 // escapes what a terminal would interpret.
@@ -23,13 +25,12 @@ type Console struct {
 	level   Level
 	secrets []string
 
-	mu sync.Mutex
+	mu sync.Mutex // held during a write
 }
 
 // Level says which messages are written.
 type Level int
 
-// The levels.
 const (
 	Quiet   Level = iota - 1 // errors only
 	Normal                   // and notes
@@ -39,18 +40,16 @@ const (
 // New returns a console that writes messages of this level to w.
 func New(w io.Writer, level Level) *Console { return &Console{w: w, level: level} }
 
-// Verbose reports whether details are written.
-func (c *Console) Verbose() bool { return c.level >= Verbose }
+// Level returns the level of the messages that are written.
+func (c *Console) Level() Level { return c.level }
 
-// Hide removes secrets from everything that is written from now on.
+// Hide removes secrets from all later messages.
 func (c *Console) Hide(secrets ...string) { c.secrets = append(c.secrets, secrets...) }
 
 // Error writes an error.
-func (c *Console) Error(err error) {
-	c.write(err.Error())
-}
+func (c *Console) Error(err error) { c.write(err.Error()) }
 
-// Exit writes what err, the error with which a program ends, has to tell, and returns the program's exit code.
+// Exit writes the error that ends the program, unless the user has been told, and returns the program's exit code.
 func (c *Console) Exit(err error) int {
 	if err == nil {
 		return 0
@@ -62,7 +61,7 @@ func (c *Console) Exit(err error) int {
 	return exit.Code
 }
 
-// Notef writes a message that everybody should read.
+// Notef writes a message that every user should read.
 func (c *Console) Notef(format string, args ...any) {
 	if c.level >= Normal {
 		c.write(fmt.Sprintf(format, args...))
@@ -72,7 +71,7 @@ func (c *Console) Notef(format string, args ...any) {
 // Warnf writes a note about a danger.
 func (c *Console) Warnf(format string, args ...any) { c.Notef("warning: "+format, args...) }
 
-// Detailf writes a message for those who want to follow what happens.
+// Detailf writes a message for users who follow what happens to the lock.
 func (c *Console) Detailf(format string, args ...any) {
 	if c.level >= Verbose {
 		c.write(fmt.Sprintf(format, args...))
@@ -82,8 +81,8 @@ func (c *Console) Detailf(format string, args ...any) {
 func (c *Console) write(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	text = strings.ReplaceAll(c.Redact(text), "\n", "; ") // in joined errors
-	text = strings.ReplaceAll(text, "holdfast: ", "")     // with which errors of the library begin, and every message
+	text = strings.ReplaceAll(c.Redact(text), "\n", "; ") // joined errors contain line feeds
+	text = strings.ReplaceAll(text, "holdfast: ", "")     // the library's errors begin with it, as every message does
 	// An error cannot be reported: this is where errors are reported.
 	_, _ = fmt.Fprintf(c.w, "holdfast: %s\n", printable.Line(text, maxMessage))
 }
@@ -97,7 +96,7 @@ var credentials = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 // passwordParameters matches parameters of a URL that are passwords.
 var passwordParameters = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)([?&][a-z_]*password=)[^&\s"']+`) })
 
-// Redact removes secrets from a text. Our own messages do not contain any; errors of other packages may.
+// Redact removes secrets from a text. Holdfast's own messages contain none; errors of other packages may.
 func (c *Console) Redact(text string) string {
 	text = credentials().ReplaceAllString(text, "://")
 	text = passwordParameters().ReplaceAllString(text, "$1[redacted]")
@@ -105,4 +104,74 @@ func (c *Console) Redact(text string) string {
 		text = strings.ReplaceAll(text, s, "[redacted]")
 	}
 	return text
+}
+
+// Logger returns a logger whose warnings and errors become notes. It drops those about lost leases and outages: the
+// command reports these itself, and says what it does about them.
+func (c *Console) Logger() *slog.Logger { return slog.New(logHandler{c}) }
+
+// logHandler handles the library's records, which have no groups.
+type logHandler struct{ c *Console }
+
+func (h logHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && h.c.level >= Normal
+}
+
+func (h logHandler) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "holdfast: lease lost" || r.Message == "holdfast: server does not answer" {
+		return nil
+	}
+	parts := []string{strings.TrimPrefix(r.Message, "holdfast: ")}
+	r.Attrs(func(a slog.Attr) bool {
+		parts = append(parts, a.Key+": "+a.Value.String())
+		return true
+	})
+	h.c.Warnf("%s", strings.Join(parts, "; "))
+	return nil
+}
+
+func (h logHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+func (h logHandler) WithGroup(string) slog.Handler { return h }
+
+// IsTerminal reports whether a stream is a terminal.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && tty.IsTerminal(f)
+}
+
+// HasStyles reports whether a stream is a terminal that shows bold type and colors, and whose user wants them.
+func HasStyles(stream any) bool {
+	return IsTerminal(stream) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// Styles says whether texts get styles.
+type Styles bool
+
+// Text returns a text in the style of an ANSI code, if texts get styles.
+func (s Styles) Text(code, text string) string {
+	if !s {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// TimeFormat is how people are shown a time. It includes the zone, because logs of several machines are read side by side.
+const TimeFormat = "2006-01-02 15:04:05 MST"
+
+// Duration returns a duration with about three digits.
+func Duration(d time.Duration) string {
+	unit := time.Microsecond
+	for 1000*unit <= d.Abs() {
+		unit *= 10
+	}
+	return d.Round(unit).String()
+}
+
+// Count returns a number of things, such as "1 lock" or "2 locks".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

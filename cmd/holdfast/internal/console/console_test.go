@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// Whoever wrote a message, the terminal gets one line of text.
+// A message is one line of text, whatever its parts contain.
 func TestMessagesAreEscaped(t *testing.T) {
 	const bad = "\x1b[2J\x1b]0;owned\a\u202e\xff\r\nholdfast: released"
 	for what, say := range map[string]func(c *Console){

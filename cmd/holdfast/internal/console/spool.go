@@ -11,22 +11,22 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-// Spool is a writer that does not block for long, for programs that hold a lock: if nobody reads the output, as on a
-// terminal after ^S, it keeps what was written, and writes it in order when it can.
+// Spool is a writer that does not block for long, for programs that hold a lock. If nobody reads the output, as on a
+// terminal after ^S, it keeps what was written and writes it, in order, when it can.
 type Spool struct {
 	w io.Writer
 
 	mu      sync.Mutex
 	waiting [][]byte
 	size    int           // of waiting, in bytes
-	dropped int           // writes for which there was no room
-	done    chan struct{} // closed when all is written; nil if nothing waits
-	stuck   bool          // a Write has timed out since nothing waited
+	dropped int           // number of writes for which there was no room
+	done    chan struct{} // closed when everything is written; nil if nothing waits
+	stuck   bool          // a Write has timed out since done was made
 }
 
 const (
-	maxSpooled = 1 << 20                // bytes that wait
-	writeTime  = 100 * time.Millisecond // for which Write waits, so that output of others stays in order
+	maxSpooled = 1 << 20                // bound of Spool.size
+	writeTime  = 100 * time.Millisecond // how long Write waits, so that its text and the command's output stay in order
 )
 
 // NewSpool returns a spool in front of w.
@@ -63,7 +63,7 @@ func (s *Spool) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush waits until all is written, or until a signal asks the program to end.
+// Flush waits until everything is written, or until a signal asks the program to end.
 func (s *Spool) Flush(received <-chan os.Signal) {
 	s.mu.Lock()
 	done := s.done
@@ -73,7 +73,7 @@ func (s *Spool) Flush(received <-chan os.Signal) {
 	}
 }
 
-// drain writes what waits, until nothing does.
+// drain writes until nothing waits.
 func (s *Spool) drain() {
 	for {
 		s.mu.Lock()

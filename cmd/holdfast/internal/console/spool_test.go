@@ -37,7 +37,7 @@ func TestASpoolDoesNotBlock(t *testing.T) {
 	})
 }
 
-// If somebody reads, output is written in order and before Write returns.
+// If the output has a reader, text is written in order and before Write returns.
 func TestASpoolKeepsUpWithItsReader(t *testing.T) {
 	var said strings.Builder
 	s := NewSpool(&said)

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// grace is how much longer than the TTL a takeover may take on a busy machine.
+// grace is how much longer than the TTL a takeover may take, because the machine may be busy.
 const grace = time.Second
 
 // Check is an invariant, and whether a history keeps it.
@@ -19,7 +19,7 @@ type Check struct {
 	Detail string `json:"detail"` // evidence, or what is wrong
 }
 
-// Check checks every invariant that the history should keep.
+// Check checks all invariants.
 func (h *History) Check() []Check {
 	exclusion, fences := h.checkGrants()
 	checks := []Check{
@@ -28,7 +28,7 @@ func (h *History) Check() []Check {
 		fences.check("fences strictly increasing"),
 	}
 	if !h.Locked {
-		return checks // the demo ended after the lottery
+		return checks // the demo has ended after the lottery
 	}
 	checks = append(checks,
 		h.checkLedger().check("no update lost"),
@@ -42,7 +42,6 @@ func (h *History) Check() []Check {
 	return checks
 }
 
-// result is what a check finds.
 type result struct {
 	evidence string
 	problems []string
@@ -56,7 +55,7 @@ func (r result) check(name string) Check {
 	if len(r.problems) == 0 {
 		return Check{name, true, r.evidence}
 	}
-	const most = 2 // the first few tell what went wrong; all of them would hide it
+	const most = 2 // more would hide what went wrong first
 	detail := strings.Join(r.problems[:min(most, len(r.problems))], "; ")
 	if more := len(r.problems) - most; more > 0 {
 		detail += fmt.Sprintf("; and %d more", more)
@@ -95,7 +94,7 @@ func (h *History) checkDraws() (r result) {
 	return r
 }
 
-// checkGrants goes through the grants in order. It compares each with the one that ended last until then, and with the highest fence.
+// checkGrants compares each grant with the latest end and the highest fence of the grants before it.
 func (h *History) checkGrants() (exclusion, fences result) {
 	count := 0
 	for _, lock := range []string{Lottery, Ledger} {
@@ -105,9 +104,9 @@ func (h *History) checkGrants() (exclusion, fences result) {
 				continue
 			}
 			count++
-			if g.At.Add(clockError) < latest.End() {
+			if g.At+clockError < latest.End() {
 				exclusion.problem("%s: worker %d got the lock %s before worker %d gave it up",
-					lock, g.Worker, format.Duration(latest.End().Sub(g.At)), latest.Worker)
+					lock, g.Worker, console.Duration(latest.End()-g.At), latest.Worker)
 			}
 			if g.End() > latest.End() {
 				latest = g
@@ -130,7 +129,7 @@ func (h *History) checkGrants() (exclusion, fences result) {
 	return exclusion, fences
 }
 
-// checkLedger compares the total with the number of accepted writes, each of which wrote one more than it had read.
+// checkLedger compares the ledger's total with the number of accepted writes, because each of them added one.
 func (h *History) checkLedger() (r result) {
 	accepted := 0
 	for _, e := range h.Of(Wrote) {
@@ -158,9 +157,9 @@ func (h *History) checkTakeover(k Kind) (r result) {
 		case d < 0:
 			r.problem("nobody got the lock afterwards")
 		case d > ttl+grace+h.Stood:
-			r.problem("it took %s, but the TTL is %s", format.Duration(d), format.Duration(ttl))
+			r.problem("it took %s, but the TTL is %s", console.Duration(d), console.Duration(ttl))
 		}
-		r.evidence = fmt.Sprintf("after %s; the TTL is %s", format.Duration(d), format.Duration(ttl))
+		r.evidence = fmt.Sprintf("after %s; the TTL is %s", console.Duration(d), console.Duration(ttl))
 	}
 	return r
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Nobody can take over while the machine stands still.
+// No worker can take over while the machine stands still.
 func TestStandstillsAreAllowedFor(t *testing.T) {
 	h := Sound()
 	DelayAfter(Gone)(h)
@@ -28,7 +28,7 @@ func TestSoundHistoryPasses(t *testing.T) {
 	}
 }
 
-// A check fails if what it checks went wrong, and no other check does.
+// Each check, and no other, fails if its invariant is broken.
 func TestBrokenHistoryFails(t *testing.T) {
 	const (
 		draws     = "10 draws, 10 different winners"
@@ -58,11 +58,11 @@ func TestBrokenHistoryFails(t *testing.T) {
 		{"another name in Redis", func(h *History) { h.Winners[3] = "stranger" }, []string{draws}, "whom nobody drew"},
 		{"no draw at all", func(h *History) { Drop(Drew)(h); h.Winners = nil }, []string{draws}, "0 draws were made"},
 
-		{"granted before the release", Change(Granted, 3, func(e *Event) { e.At -= 2 * MS }),
+		{"granted before the release", Change(Granted, 3, func(e *Event) { e.At -= 2 * time.Millisecond }),
 			[]string{exclusion}, "worker 2 got the lock 1ms before worker 1 gave it up"},
-		{"granted before the deadline of a paused holder", Change(Released, 13, func(e *Event) { e.Deadline += 30 * MS }),
+		{"granted before the deadline of a paused holder", Change(Released, 13, func(e *Event) { e.Deadline += 30 * time.Millisecond }),
 			[]string{exclusion}, "before worker 2 gave it up"},
-		{"granted while a killed holder lived", Change(Gone, 0, func(e *Event) { e.At += 1600 * MS }),
+		{"granted while a killed holder lived", Change(Gone, 0, func(e *Event) { e.At += 1600 * time.Millisecond }),
 			[]string{exclusion}, "before worker 1 gave it up"},
 
 		{"a fence twice", Change(Granted, 5, func(e *Event) { e.Fence-- }), []string{fences}, "got fence 105 after worker 3 had got 105"},

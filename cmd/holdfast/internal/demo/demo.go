@@ -1,11 +1,9 @@
-// Package demo shows locks at work, and checks them: processes compete, one is killed, one is paused, and what all of
-// them recorded is checked against what locks promise.
+// Package demo shows locks at work, and checks them: processes compete, one is killed and one is paused, and then their records are
+// checked against what locks promise.
 package demo
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"runtime"
 	"time"
@@ -14,7 +12,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
 // Config says how to run the demo.
@@ -23,25 +22,25 @@ type Config struct {
 	Seed    uint64 // decides who wins, and who has an accident
 	NoLock  bool   // do without the lock, to show what it prevents
 	Out     io.Writer
-	JSON    bool      // print only the summary, as one JSON object
-	Picture io.Writer // for an animated SVG of what happened; nil for none
-	Screen  io.Writer // for an animated SVG of what the demo showed; nil for none
+	JSON    bool   // print only the summary, as one JSON object
+	Picture string // the file for an animated SVG of what happened; "" for none
+	Screen  string // the file for an animated SVG of what the demo printed; "" for none
 }
 
-// Bounds of Config.Workers. At least two are needed, so that one can take over from the other.
+// Bounds of Config.Workers. A second worker is needed to take over from the first.
 const (
 	MinWorkers = 2
 	MaxWorkers = 32
 )
 
-// ttl is the TTL of the demo's locks: short, so that nobody waits long for a lease to expire.
+// ttl is the TTL of the demo's locks. It is short so that leases expire soon.
 const ttl = 1500 * time.Millisecond
 
-// maxTime bounds the demo. A check finds missing what has not happened by then.
+// maxTime bounds the demo. What has not happened by then is missing, and a check fails.
 const maxTime = 26 * time.Second
 
-// Run runs the demo. Its error says which checks failed, or is ctx's cause if ctx ended, or what kept the demo from running. When it
-// returns, its processes have ended.
+// Run runs the demo. Its error, which has an exit code, is ctx's cause if ctx ended; otherwise it says which checks failed, or what kept
+// the demo from running. When Run returns, the demo's processes have ended.
 func Run(ctx context.Context, cfg Config) error {
 	// Workers die with the thread that started them.
 	runtime.LockOSThread()
@@ -49,18 +48,14 @@ func Run(ctx context.Context, cfg Config) error {
 
 	server, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})
 	if err != nil {
-		return fmt.Errorf("the embedded server: %w", err)
+		return exitcode.Errorf(exitcode.None, "the embedded server: %w", err)
 	}
 	defer server.Close()
 	shown := cfg.Out
 	if cfg.JSON {
 		shown = io.Discard
 	}
-	d := newDirector(ctx, cfg, screen.New(shown), assignment{Addr: server.Addr(), Seed: cfg.Seed, Locked: !cfg.NoLock})
-	var recording *screen.Recording
-	if cfg.Screen != nil {
-		recording = d.Record()
-	}
+	d := newDirector(ctx, cfg, newScreen(shown), assignment{Addr: server.Addr(), Seed: cfg.Seed, Locked: !cfg.NoLock})
 	err = d.direct()
 	d.processes.end(d.history.Add)
 	if err == nil {
@@ -69,27 +64,44 @@ func Run(ctx context.Context, cfg Config) error {
 		err = d.readRegisters(rdb)
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // other errors only follow from that
+		return exitcode.OfLibrary(context.Cause(ctx)) // other errors only follow from that
 	}
 	if err != nil {
+		return &exitcode.Error{Code: exitcode.None, Err: err}
+	}
+	s := summarize(cfg, &d.history, Now()-d.began)
+	s.show(d.screen)
+	if cfg.JSON {
+		text, err := output.JSON(s)
+		if err == nil {
+			_, err = cfg.Out.Write(text)
+		}
+		if err != nil {
+			return exitcode.OfOutput(err)
+		}
+	}
+	if err := d.draw(); err != nil {
 		return err
 	}
-	s := summarize(cfg, &d.history, Now().Sub(d.began))
-	s.show(d.Screen)
-	if cfg.JSON {
-		if err := json.NewEncoder(cfg.Out).Encode(s); err != nil {
-			return err
-		}
-	}
-	if cfg.Screen != nil {
-		if err := recording.WriteSVG(cfg.Screen); err != nil {
-			return err
-		}
-	}
-	if cfg.Picture != nil {
-		if err := writePicture(cfg.Picture, &d.history); err != nil {
-			return err
-		}
-	}
 	return s.failed()
+}
+
+// draw writes the SVGs that are asked for, also if a check has failed.
+func (d *director) draw() error {
+	for file, svg := range map[string]func() ([]byte, error){
+		d.cfg.Screen:  func() ([]byte, error) { return d.svg(), nil },
+		d.cfg.Picture: func() ([]byte, error) { return picture(&d.history) },
+	} {
+		if file == "" {
+			continue
+		}
+		text, err := svg()
+		if err != nil {
+			return &exitcode.Error{Code: exitcode.None, Err: err}
+		}
+		if err := output.ReplaceFile(file, text); err != nil {
+			return &exitcode.Error{Code: exitcode.CannotCreate, Err: err}
+		}
+	}
+	return nil
 }

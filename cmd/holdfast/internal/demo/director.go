@@ -7,41 +7,42 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/standstill"
 )
 
-// How long the parts of the second act take, besides the accidents.
+// Times in the second act.
 const (
 	workTime    = 1500 * time.Millisecond // before, between and after the accidents
 	restartTime = 700 * time.Millisecond  // from a takeover until the killed worker is started again
-	stallTime   = 200 * time.Millisecond  // from a holder's stall to its accident: this, and up to twice more
+	stallTime   = 200 * time.Millisecond  // from a holder's stall to its accident, at least; at most three times that
 	sleepTime   = 500 * time.Millisecond  // from a takeover until the paused worker is woken
-	patience    = 5 * time.Second         // for what a worker does at once
+	patience    = 5 * time.Second         // limit for what a worker does without delay
 )
 
-// director makes the demo happen, says what happens, and records it. After its first error its methods do nothing.
+// director directs the workers, prints what happens, and records it. After the first error, its methods do nothing.
 type director struct {
-	*screen.Screen
+	*screen
 	ctx       context.Context
 	err       error
 	cfg       Config
 	processes *processes
 	history   History
 	began     Instant
-	secondAct Instant // when that began
+	secondAct Instant // when it began
 	rng       *rand.Rand
-	ending    map[int]bool // the workers that are to end
+	ending    map[int]bool // the workers whose end is intended
 }
 
-func newDirector(ctx context.Context, cfg Config, s *screen.Screen, a assignment) *director {
+func newDirector(ctx context.Context, cfg Config, s *screen, a assignment) *director {
 	return &director{
-		Screen:    s,
+		screen:    s,
 		ctx:       ctx,
 		cfg:       cfg,
 		processes: newProcesses(a),
@@ -52,7 +53,6 @@ func newDirector(ctx context.Context, cfg Config, s *screen.Screen, a assignment
 	}
 }
 
-// direct directs both acts.
 func (d *director) direct() error {
 	watching, stopWatching := context.WithCancel(d.ctx)
 	var watch sync.WaitGroup
@@ -60,7 +60,7 @@ func (d *director) direct() error {
 	defer watch.Wait()
 	defer stopWatching()
 
-	d.Line(fmt.Sprintf("%s  %d processes, embedded server, lease time %s", d.Bold("Holdfast demo"), d.cfg.Workers, ttl))
+	d.line(fmt.Sprintf("%s  %d processes, embedded server, lease time %s", bold("Holdfast demo"), d.cfg.Workers, ttl))
 	for n := 1; n <= d.cfg.Workers; n++ {
 		d.try(func() error { return d.processes.start(n) })
 	}
@@ -74,14 +74,13 @@ func (d *director) direct() error {
 	return d.err
 }
 
-// try takes a step, unless an earlier one has failed.
+// try calls step, unless an earlier step has failed.
 func (d *director) try(step func() error) {
 	if d.err == nil {
 		d.err = step()
 	}
 }
 
-// lottery is the first act.
 func (d *director) lottery() {
 	title, end := "1  The lottery", "Redis, takes its time, and writes it back: without a lock, draws collide."
 	if d.cfg.NoLock {
@@ -113,36 +112,35 @@ func (d *director) ledger() {
 	d.awaitAll(Finished, patience)
 }
 
-// introduce introduces an act.
 func (d *director) introduce(title string, about ...string) {
 	if d.err != nil {
 		return
 	}
-	d.Line("")
-	d.Line(d.Bold(title))
+	d.line("")
+	d.line(bold(title))
 	for _, line := range about {
-		d.Line(d.Dim("   " + line))
+		d.line(dim("   " + line))
 	}
-	d.Line("")
+	d.line("")
 }
 
-// sayf says what happens in the second act, and when.
+// sayf prints what happens in the second act, and when.
 func (d *director) sayf(format string, args ...any) {
 	if d.err == nil {
-		d.Line(fmt.Sprintf("   %s  %s", d.Dim(fmt.Sprintf("%4.1f s", Now().Sub(d.secondAct).Seconds())), fmt.Sprintf(format, args...)))
+		d.line(fmt.Sprintf("   %s  %s", dim(fmt.Sprintf("%4.1f s", (Now()-d.secondAct).Seconds())), fmt.Sprintf(format, args...)))
 	}
 }
 
-// killHolder kills a worker that holds the lock, and starts it again after another has taken over.
+// killHolder kills a worker that holds the lock, and starts it again after another worker has taken over.
 func (d *director) killHolder() {
 	victim := d.stallWorker()
 	if victim == 0 {
 		return
 	}
-	d.sayf("%s to worker %d, which holds the lock in the middle of its work", d.Red("kill -9"), victim)
+	d.sayf("%s to worker %d, which holds the lock in the middle of its work", red("kill -9"), victim)
 	d.ending[victim] = true
 	killed := d.record(victim, Killed)
-	d.try(func() error { return d.processes.kill(victim) })
+	d.try(func() error { return d.processes.signal(victim, int(syscall.SIGKILL)) })
 	d.awaitTakeover(killed, victim, ": the dead worker's lease expired")
 	d.wait(restartTime)
 	if d.processes.running[victim] != nil {
@@ -155,42 +153,40 @@ func (d *director) killHolder() {
 	d.processes.order(victim, keepLedger)
 }
 
-// pauseHolder pauses a worker that holds the lock for longer than its lease, and wakes it after another has begun to
-// work.
+// pauseHolder pauses a worker that holds the lock until its lease has expired, and wakes it after another worker has begun its work.
 func (d *director) pauseHolder() {
 	victim := d.stallWorker()
 	if victim == 0 {
 		return
 	}
-	d.sayf("%s to worker %d: it holds the lock, and sleeps past its lease", d.Yellow("kill -STOP"), victim)
+	d.sayf("%s to worker %d: it holds the lock, and sleeps past its lease", yellow("kill -STOP"), victim)
 	paused := d.record(victim, Paused)
-	d.try(func() error { return d.processes.pause(victim) })
+	d.try(func() error { return d.processes.signal(victim, signals.Stop) })
 	d.awaitTakeover(paused, victim, ", and the ledger notes its fence")
 	d.wait(sleepTime)
-	d.processes.order(victim, goOn) // the first thing that it reads when it wakes
+	d.processes.order(victim, goOn) // to be read when the worker wakes
 	d.record(victim, Resumed)
-	d.try(func() error { return d.processes.resume(victim) })
-	d.sayf("%s to worker %d: it wakes up, and believes it has the lock", d.Yellow("kill -CONT"), victim)
+	d.try(func() error { return d.processes.signal(victim, signals.Continue) })
+	d.sayf("%s to worker %d: it wakes up, and believes it has the lock", yellow("kill -CONT"), victim)
 	d.await(patience, func(e Event) bool {
 		switch {
 		case e.Worker != victim:
 		case e.Kind == Woke && e.Lost:
-			d.sayf("  it asks its lease: %s", d.Green(e.Text))
+			d.sayf("  it asks its lease: %s", green(e.Text))
 		case e.Kind == Woke:
-			d.sayf("  it asks its lease: %s", d.Red("still held"))
+			d.sayf("  it asks its lease: %s", red("still held"))
 		case e.Kind == Wrote && e.Late && e.Refused:
-			d.sayf("  it writes anyway: %s, fence %s is below %s", d.Green("refused"), Fence(e.Fence), Fence(e.Highest))
+			d.sayf("  it writes anyway: %s, fence %s is below %s", green("refused"), Fence(e.Fence), Fence(e.Highest))
 			return true
 		case e.Kind == Wrote && e.Late:
-			d.sayf("  it writes anyway: %s", d.Red("accepted"))
+			d.sayf("  it writes anyway: %s", red("accepted"))
 			return true
 		}
 		return false
 	})
 }
 
-// stallWorker makes a worker stop in the middle of its work while it holds the lock. It returns 0 if that does not
-// happen in time.
+// stallWorker makes a worker stop in the middle of its work while it holds the lock. It returns 0 if that does not happen in time.
 func (d *director) stallWorker() (victim int) {
 	victim = 1 + d.rng.IntN(d.cfg.Workers)
 	d.processes.order(victim, stall)
@@ -210,20 +206,19 @@ func (d *director) awaitTakeover(since Instant, victim int, why string) {
 		}
 		if e.Kind == Granted && !granted {
 			granted = true
-			d.sayf("worker %d takes over after %s%s", e.Worker, d.Green(format.Duration(e.At.Sub(since))), why)
+			d.sayf("worker %d takes over after %s%s", e.Worker, green(console.Duration(e.At-since)), why)
 		}
 		return e.Kind == Read
 	})
 }
 
-// record records what the demo is about to do to a worker.
+// record records what the demo is about to do to worker n.
 func (d *director) record(n int, k Kind) Instant {
 	e := Event{At: Now(), Worker: n, Kind: k, Lock: Ledger}
 	d.history.Add(e)
 	return e.At
 }
 
-// wait lets time pass.
 func (d *director) wait(t time.Duration) { d.await(t, func(Event) bool { return false }) }
 
 // awaitAll waits until every running worker has reported an event of a kind.
@@ -237,9 +232,9 @@ func (d *director) awaitAll(k Kind, limit time.Duration) bool {
 	})
 }
 
-// await handles events until done returns true. After the limit it returns false.
+// await handles events until done returns true, and returns true. After limit it returns false.
 func (d *director) await(limit time.Duration, done func(Event) bool) bool {
-	timeout := time.NewTimer(min(limit, d.began.Add(maxTime).Sub(Now())))
+	timeout := time.NewTimer(min(limit, d.began+maxTime-Now()))
 	defer timeout.Stop()
 	for d.err == nil {
 		select {
@@ -257,7 +252,7 @@ func (d *director) await(limit time.Duration, done func(Event) bool) bool {
 	return false
 }
 
-// handle handles an event of a worker. Its error, or its end unless that was intended, ends the demo.
+// handle records an event of a worker, and prints a draw. It returns an error if the worker has failed, or has ended unexpectedly.
 func (d *director) handle(e Event) error {
 	d.history.Add(e)
 	switch e.Kind {
@@ -269,12 +264,12 @@ func (d *director) handle(e Event) error {
 			return fmt.Errorf("worker %d ended unexpectedly: %s", e.Worker, e.Text)
 		}
 	case Drew:
-		d.Line(fmt.Sprintf("   %2d  %-22s %s", e.Place, e.Winner, d.Dim(fmt.Sprintf("drawn by worker %d", e.Worker))))
+		d.line(fmt.Sprintf("   %2d  %-22s %s", e.Place, e.Winner, dim(fmt.Sprintf("drawn by worker %d", e.Worker))))
 	}
 	return nil
 }
 
-// readRegisters adds to the history what the registers have at the end.
+// readRegisters records the final values of the registers.
 func (d *director) readRegisters(rdb *redis.Client) error {
 	names, err := readRegister(d.ctx, rdb, Lottery)
 	if err != nil {

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// The names of the two locks, and of the registers that they guard.
+// The names of the locks, and of the registers that they guard.
 const (
 	Lottery = "lottery"
 	Ledger  = "ledger"
 )
 
-// Places is how many winners the lottery draws.
+// Places is the number of winners.
 const Places = 10
 
-// Kind says what happened.
+// Kind is the kind of an Event.
 type Kind string
 
 // What a worker reports about itself.
 const (
 	Ready    Kind = "ready"
-	Granted  Kind = "grant"  // Acquire returned; it was called at Asked
-	Read     Kind = "read"   // the register was read, and has seen Fence
+	Granted  Kind = "grant"  // Acquire, called at Asked, has returned
+	Read     Kind = "read"   // the register was read, and now refuses fences below Fence
 	Drew     Kind = "draw"   // Winner was drawn for Place
 	Wrote    Kind = "write"  // the register was written, or refused the write
 	Stalled  Kind = "stall"  // the worker stays in the middle of its turn
 	Woke     Kind = "woken"  // after a stall, the worker asked its lease whether it is Lost
-	Released Kind = "end"    // Release is called, or the lease was found to be lost
+	Released Kind = "end"    // Release is called
 	Finished Kind = "rested" // the ordered work is done
 	Failed   Kind = "error"
 )
@@ -41,7 +41,7 @@ const (
 	Resumed Kind = "resumed" // before SIGCONT is sent
 )
 
-// Event is something that happened. Workers write theirs to their standard output, one on a line.
+// Event is something that happened. Workers write their events to standard output, one on a line.
 type Event struct {
 	At     Instant `json:"at"`
 	Worker int     `json:"worker"`
@@ -57,18 +57,18 @@ type Event struct {
 	Winner string `json:"winner,omitempty"`
 
 	Value   int    `json:"value,omitempty"`
-	Late    bool   `json:"late,omitempty"` // a write of a worker that knew that its lease was lost
+	Late    bool   `json:"late,omitempty"` // the write followed a stall
 	Refused bool   `json:"refused,omitempty"`
 	Highest uint64 `json:"mark,omitempty"` // the highest fence that the register had seen
 
 	Text string `json:"text,omitempty"` // for people
 }
 
-// Fence writes the last 10 digits of a fence. A fence is close to a time in microseconds, so these digits differ within a run, and
-// rise as the fences do.
+// Fence returns the last 10 digits of a fence. Fences are close to times in microseconds, so within a run these digits rise as the
+// fences do.
 func Fence(f uint64) string { return fmt.Sprintf("…%010d", f%1e10) }
 
-// Grant is one time that a worker had a lock.
+// Grant is a period during which a worker had a lock.
 type Grant struct {
 	Worker   int
 	At       Instant
@@ -76,11 +76,11 @@ type Grant struct {
 	Died     Instant // when the process ended while it had the lock; 0 if it did not
 	Fence    uint64
 	Asked    Instant // when Acquire was called
-	deadline Instant // as last told by the worker
+	deadline Instant // as last reported by the worker
 }
 
-// End returns when the worker stopped believing that it had the lock. A process that was killed may have renewed its
-// lease after it last told the deadline, so it counts until its end.
+// End returns when the worker stopped believing that it had the lock. If it was killed, that is when the process ended, because it may have
+// renewed its lease after it last reported the deadline.
 func (g Grant) End() Instant {
 	switch {
 	case g.Died != 0:
@@ -91,28 +91,24 @@ func (g Grant) End() Instant {
 	return g.deadline
 }
 
-// FollowsDirectly reports whether the holder before released the lock while this one waited for it.
+// FollowsDirectly reports whether the previous holder released the lock while this one was waiting for it.
 func (g Grant) FollowsDirectly(before Grant) bool {
 	return before.Released != 0 && before.Released < before.deadline && g.Asked < before.Released
 }
 
-// held reports whether the worker ever had reason to believe that it had the lock. It had none if the grant arrived
-// after its deadline.
+// held reports whether the worker ever believed that it had the lock. It did not if the grant arrived after its deadline.
 func (g Grant) held() bool { return g.At < g.End() }
 
-// History is what was recorded, and what the registers had at the end.
+// History is what was recorded during a demo, and what the registers contained at its end.
 type History struct {
 	Events  []Event
-	Winners []string // in the register of the lottery
-	Total   int      // in the register of the ledger
-	Pauses  bool     // this system can pause a process
-	Locked  bool     // the lock was used
-
-	// Stood is how long the machine stood still, so that nobody could take over.
-	Stood time.Duration
+	Winners []string      // in the register of the lottery
+	Total   int           // in the register of the ledger
+	Pauses  bool          // this system can pause a process
+	Locked  bool          // the lock was used
+	Stood   time.Duration // how long the machine stood still, so that no worker could take over
 }
 
-// Add adds an event.
 func (h *History) Add(e Event) { h.Events = append(h.Events, e) }
 
 // Grants returns the grants of a lock in order.
@@ -148,8 +144,7 @@ func (h *History) Of(k Kind) []Event {
 	return some
 }
 
-// Takeovers returns for each event of a kind that took the ledger's lock from its holder how long the lock was idle
-// afterwards; negative if nobody else got it.
+// Takeovers returns, for each accident of a kind to the ledger's holder, the time until the next grant. It is negative if there was none.
 func (h *History) Takeovers(k Kind) []time.Duration {
 	grants := h.Grants(Ledger)
 	var idle []time.Duration
@@ -159,13 +154,12 @@ func (h *History) Takeovers(k Kind) []time.Duration {
 			idle = append(idle, -1)
 			continue
 		}
-		idle = append(idle, grants[i].At.Sub(e.At))
+		idle = append(idle, grants[i].At-e.At)
 	}
 	return idle
 }
 
-// Handovers returns how long each direct hand-over took: from the call of Release to the first step of the next
-// holder, if it was already waiting.
+// Handovers returns how long each direct hand-over took: from the call of Release to the first step of the next holder.
 func (h *History) Handovers() []time.Duration {
 	var took []time.Duration
 	for _, lock := range []string{Lottery, Ledger} {
@@ -173,7 +167,7 @@ func (h *History) Handovers() []time.Duration {
 		for i := 1; i < len(grants); i++ {
 			before, g := grants[i-1], grants[i]
 			if g.FollowsDirectly(before) {
-				took = append(took, g.At.Sub(before.Released))
+				took = append(took, g.At-before.Released)
 			}
 		}
 	}

@@ -1,28 +1,23 @@
 package demo
 
-import "time"
+import (
+	"time"
+)
 
-// Instant is a moment, in nanoseconds on a clock that all processes of the demo share, so that what they record can
-// be put in order. Zero means never.
-type Instant int64
+// Instant is a moment on a clock that all processes of the demo share, so that their records can be put in order. 0 means never.
+type Instant = time.Duration
 
-// baseTime and baseInstant are the same moment, by which this process converts. They are read at the start: a process
-// that is paused between two readings would convert wrongly from then on.
+// baseTime and baseInstant are the same moment. They are read once, at the start: if the process were paused between the readings of the
+// two clocks, At would be wrong.
 var baseTime, baseInstant = readBase()
 
 // Now returns the current moment.
 func Now() Instant { return At(time.Now()) }
 
 // At converts t. It is exact if t has a monotonic reading, as the deadline of a lease has.
-func At(t time.Time) Instant { return baseInstant + Instant(t.Sub(baseTime)) }
+func At(t time.Time) Instant { return baseInstant + t.Sub(baseTime) }
 
-// Sub returns i - j.
-func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
-
-// Add returns i + d.
-func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
-
-// readBase reads both clocks several times, and keeps the pair with the least time in between.
+// readBase reads both clocks several times, and returns the pair that was read fastest.
 func readBase() (time.Time, Instant) {
 	var base time.Time
 	var same Instant

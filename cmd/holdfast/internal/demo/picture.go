@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"html"
-	"io"
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
 // Sizes, in pixels.
@@ -23,20 +22,20 @@ const (
 	footing    = 30 // of a scene: times
 )
 
-// How long it plays, in percent of a cycle. The rest shows the end.
+// Times of the animation.
 const (
 	cycle     = 30 * time.Second
-	playsFor  = 70.0
-	sceneRest = 3.0 // after each scene
+	playsFor  = 70.0 // percent of a cycle; then the end is shown
+	sceneRest = 3.0  // percent of a cycle, after each scene
 )
 
-// writePicture draws what happened in the second act: a hand-over, a crash and a pause, with who held the lock, who waited for it, and
-// with which fences. It writes an SVG that plays by itself, without scripts. Where animations are not wanted, and at the end, all of it
-// is seen at once. If nothing happened that could be drawn, it writes nothing and returns an error.
-func writePicture(w io.Writer, h *History) error {
+// picture returns an SVG of the second act: a hand-over, a crash and a pause, with who held the lock, who waited for it, and with which
+// fences. The SVG plays by itself, without scripts. At the end, or if the viewer prefers reduced motion, it shows everything. If nothing
+// happened that could be drawn, picture returns an error.
+func picture(h *History) ([]byte, error) {
 	a := newAct(h)
 	if len(a.scenes) == 0 {
-		return errors.New("nothing has happened that could be drawn: no hand-over and no accident")
+		return nil, errors.New("nothing has happened that could be drawn: no hand-over and no accident")
 	}
 	p := &painter{act: a}
 	for _, e := range h.Events {
@@ -47,7 +46,7 @@ func writePicture(w io.Writer, h *History) error {
 		p.scene(i, s)
 		told = append(told, s.title+": "+s.caption)
 	}
-	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d"
+	return fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d"
  role="img" aria-labelledby="title told">
 <title id="title">holdfast demo: what the processes recorded</title>
 <desc id="told">%[3]s</desc>
@@ -56,16 +55,14 @@ func writePicture(w io.Writer, h *History) error {
 		`<rect class="holds" width="2.5" height="6"/></pattern></defs>
 <rect class="ground" width="%[1]d" height="%[2]d" rx="8"/>
 %[6]s%[7]s</svg>
-`, width, top+len(a.scenes)*p.sceneHeight(), html.EscapeString(strings.Join(told, " ")), style, &p.rules, legend, &p.body)
-	return err
+`, width, top+len(a.scenes)*p.sceneHeight(), html.EscapeString(strings.Join(told, " ")), style, &p.rules, legend, &p.body), nil
 }
 
-// painter draws scenes below each other.
 type painter struct {
 	*act
 	workers int
 	body    bytes.Buffer
-	rules   bytes.Buffer // of style, for what moves
+	rules   bytes.Buffer // the animation's rules of style
 }
 
 func (p *painter) printf(format string, args ...any) { fmt.Fprintf(&p.body, format, args...) }
@@ -82,10 +79,9 @@ func (p *painter) rect(attributes string, x float64, y int, width float64, heigh
 	p.printf("<rect %s x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>\n", attributes, x, y, width, height)
 }
 
-// sceneHeight is that of a scene and the space below it.
 func (p *painter) sceneHeight() int { return heading + p.workers*lane + footing }
 
-// Rules for what moves are within a media query that writePicture closes.
+// style ends inside a media query, which picture continues with the animation's rules.
 const style = `
 text{font:13px ui-sans-serif,system-ui,-apple-system,"Segoe UI",sans-serif;fill:#1f2328}
 .ground{fill:#fff;stroke:#d1d9e0}.curtain{fill:#fff}
@@ -115,7 +111,7 @@ func (p *painter) scene(i int, s scene) {
 	lanes := y + heading
 	bottom := lanes + p.workers*lane
 	x := func(at Instant) float64 {
-		return left + lanesWidth*float64(at.Sub(s.from))/float64(s.to.Sub(s.from))
+		return left + lanesWidth*float64(at-s.from)/float64(s.to-s.from)
 	}
 	p.text("title", 20, y+14, s.title)
 	p.text("dim", 20, y+33, s.caption)
@@ -125,7 +121,7 @@ func (p *painter) scene(i int, s scene) {
 		p.line(`class="line"`, left, middle, left+lanesWidth, middle)
 	}
 	p.times(s, bottom, x)
-	for _, k := range []kind{waits, holds, lease, dead, paused} { // the later ones are drawn over the earlier
+	for _, k := range []kind{waits, holds, lease, dead, paused} { // later kinds cover earlier ones
 		for _, one := range p.spans {
 			if one, shown := s.within(one); shown && one.kind == k {
 				p.span(one, lanes, x)
@@ -140,7 +136,6 @@ func (p *painter) scene(i int, s scene) {
 	p.motion(i, lanes, bottom)
 }
 
-// span draws what a worker does for some time.
 func (p *painter) span(s span, lanes int, x func(Instant) float64) {
 	middle := lanes + s.worker*lane - lane/2
 	high, from := 4, x(s.from)
@@ -168,20 +163,20 @@ func (p *painter) mark(m mark, lanes int, x float64) {
 	p.text(class, x+by, lanes+m.worker*lane-lane/2+5, m.text)
 }
 
-// times draws an axis with about eight times, counted from the scene's begin.
+// times draws an axis with about eight times, counted from the beginning of the scene.
 func (p *painter) times(s scene, y int, x func(Instant) float64) {
-	step := stepFor(s.to.Sub(s.from))
-	for t := time.Duration(0); t <= s.to.Sub(s.from); t += step {
-		at, text := x(s.from.Add(t)), "0"
+	step := stepFor(s.to - s.from)
+	for t := time.Duration(0); t <= s.to-s.from; t += step {
+		at, text := x(s.from+t), "0"
 		if t > 0 {
-			text = format.Duration(t)
+			text = console.Duration(t)
 		}
 		p.line(`class="line"`, at, y, at, y+4)
 		p.text("tick", at, y+16, text)
 	}
 }
 
-// stepFor returns a round time that goes into another four to ten times.
+// stepFor returns a round time that is a tenth to a quarter of whole.
 func stepFor(whole time.Duration) time.Duration {
 	for unit := time.Microsecond; ; unit *= 10 {
 		for _, n := range []time.Duration{1, 2, 5} {

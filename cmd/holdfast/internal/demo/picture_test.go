@@ -1,10 +1,8 @@
 package demo
 
 import (
-	"bytes"
 	"encoding/xml"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"regexp"
@@ -14,11 +12,11 @@ import (
 
 func draw(t *testing.T, h *History) string {
 	t.Helper()
-	var out bytes.Buffer
-	if err := writePicture(&out, h); err != nil {
+	svg, err := picture(h)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return out.String()
+	return string(svg)
 }
 
 // The picture of the tests' history, testdata/picture.svg, has three scenes: a hand-over, a crash and a pause. If you have looked at a new
@@ -39,14 +37,14 @@ func TestPicture(t *testing.T) {
 	if elsewhere := regexp.MustCompile(`<script|<foreignObject|href| on\w+=|url\(http|@import`).FindString(got); elsewhere != "" {
 		t.Errorf("the picture has %s", elsewhere)
 	}
-	// Without animations all is seen: nothing is covered.
+	// Without animations, everything is visible.
 	still, _, found := strings.Cut(got, "@media (prefers-reduced-motion:no-preference){")
 	if !found || strings.Contains(still, "animation") || !strings.Contains(still, ".curtain{transform:scaleX(0)") {
 		t.Errorf("without animations it looks different: %s", still)
 	}
 }
 
-// What did not happen is left out, and nothing at all is an error.
+// The picture leaves out what did not happen. If nothing happened, there is an error.
 func TestPictureLeavesOut(t *testing.T) {
 	h := Sound()
 	Drop(Paused)(h)
@@ -60,7 +58,7 @@ func TestPictureLeavesOut(t *testing.T) {
 	}
 	Drop(Granted)(h)
 	for _, h := range []*History{h, {}} {
-		if err := writePicture(io.Discard, h); err == nil {
+		if _, err := picture(h); err == nil {
 			t.Error("it draws nothing")
 		}
 	}

@@ -9,22 +9,26 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-// processes are the worker processes.
+// canPause reports whether this system can pause a process.
+const canPause = signals.Stop != 0
+
 type processes struct {
 	assignment assignment
 	events     chan Event       // of all of them
-	running    map[int]*process // until their end has been handled
-	patience   time.Duration    // of end, with processes that are to end by themselves
+	running    map[int]*process // the workers whose end has not been handled
+	patience   time.Duration    // how long end waits for workers to end by themselves
 }
 
-// process is a worker process.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	stderr bytes.Buffer // read after the process has ended
+	stderr bytes.Buffer // to be read after the process has ended
 	paused bool
 }
 
@@ -41,7 +45,7 @@ func (p *processes) start(n int) error {
 	a := p.assignment
 	a.Worker = n
 	if !a.Locked {
-		a.Seed += uint64(n) // with the same seed they would draw the same, and hide that they collide
+		a.Seed += uint64(n) // with the same seed, workers that collide would draw the same winner
 	}
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -65,7 +69,7 @@ func (p *processes) start(n int) error {
 	return nil
 }
 
-// listen passes on the events of a worker, the last of which is that it is gone.
+// listen passes on the events of a worker. The last one is Gone.
 func (p *processes) listen(n int, w *process, stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
@@ -82,39 +86,27 @@ func (p *processes) listen(n int, w *process, stdout io.Reader) {
 	p.events <- Event{At: Now(), Worker: n, Kind: Gone, Text: text}
 }
 
-// order gives a worker an order. One that is gone does not read it.
+// order gives a worker an order, unless the worker is gone.
 func (p *processes) order(n int, o order) {
 	if w := p.running[n]; w != nil {
 		_, _ = io.WriteString(w.stdin, string(o)+"\n")
 	}
 }
 
-// orderAll gives every worker an order.
 func (p *processes) orderAll(o order) {
 	for n := range p.running {
 		p.order(n, o)
 	}
 }
 
-// kill sends SIGKILL.
-func (p *processes) kill(n int) error { return p.running[n].cmd.Process.Kill() }
-
-// pause sends SIGSTOP.
-func (p *processes) pause(n int) error {
+func (p *processes) signal(n, sig int) error {
 	w := p.running[n]
-	w.paused = true
-	return pauseProcess(w.cmd.Process)
+	w.paused = sig == signals.Stop
+	return w.cmd.Process.Signal(syscall.Signal(sig))
 }
 
-// resume sends SIGCONT.
-func (p *processes) resume(n int) error {
-	w := p.running[n]
-	w.paused = false
-	return resumeProcess(w.cmd.Process)
-}
-
-// end ends all workers, and passes on what they still report. It kills those that are paused at once, and the others
-// if they do not end by themselves.
+// end ends all workers, and passes their last events to last. It kills paused workers at once, and the others if they do not end by
+// themselves.
 func (p *processes) end(last func(Event)) {
 	for _, w := range p.running {
 		_ = w.stdin.Close()

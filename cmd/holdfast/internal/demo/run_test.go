@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
 // TestMain makes the test binary a worker if the demo starts it as one.
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// If it is interrupted during the second act, the demo ends with the cause.
+// A demo that is interrupted during the second act returns the context's cause.
 func TestRunInterrupted(t *testing.T) {
 	t.Parallel()
 	reason := errors.New("the test wants no more")
@@ -80,7 +80,7 @@ func TestPausedWorkersAreEndedAtOnce(t *testing.T) {
 	if e := <-p.events; e.Kind != Ready {
 		t.Fatalf("the worker's first event is %+v", e)
 	}
-	if err := p.pause(1); err != nil {
+	if err := p.signal(1, signals.Stop); err != nil {
 		t.Fatal(err)
 	}
 	p.patience = time.Hour
@@ -103,7 +103,7 @@ func TestPausedWorkersAreEndedAtOnce(t *testing.T) {
 // A worker that ends unexpectedly ends the demo with its error.
 func TestWorkerThatFails(t *testing.T) {
 	t.Parallel()
-	d := newDirector(context.Background(), Config{Workers: 2}, screen.New(io.Discard), assignment{Locked: true, Addr: "127.0.0.1:0"})
+	d := newDirector(context.Background(), Config{Workers: 2}, newScreen(io.Discard), assignment{Locked: true, Addr: "127.0.0.1:0"})
 	err := d.direct()
 	d.processes.end(func(Event) {})
 	if err == nil || !strings.Contains(err.Error(), "server is unavailable") {
@@ -119,7 +119,7 @@ func TestSummary(t *testing.T) {
 		says  string
 	}{
 		{"sound", func(*History) {}, "", "\nAll 8 hold, in 9s."},
-		{"overlap", Change(Granted, 3, func(e *Event) { e.At -= 2 * MS }), "1 of 8 checks failed: never two holders at once",
+		{"overlap", Change(Granted, 3, func(e *Event) { e.At -= 2 * time.Millisecond }), "1 of 8 checks failed: never two holders at once",
 			"\n   FAILED  never two holders at once\n           lottery: worker 2 got the lock 1ms before worker 1 gave it up\n"},
 		{"two", func(h *History) { h.Total--; h.Winners = nil }, "2 of 8 checks failed: 10 draws, 10 different winners; no update lost",
 			"\n   FAILED  no update lost\n           4 writes were accepted, but the ledger has 3\n"},
@@ -132,7 +132,7 @@ func TestSummary(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			var out bytes.Buffer
-			if s.show(screen.New(&out)); !strings.Contains(out.String(), test.says) {
+			if s.show(newScreen(&out)); !strings.Contains(out.String(), test.says) {
 				t.Errorf("it says:\n%s", &out)
 			}
 			if s.OK != (test.fails == "") || len(s.Checks) != 8 || len(s.AfterKillMillis) != 1 || len(s.AfterPauseMillis) != 1 ||

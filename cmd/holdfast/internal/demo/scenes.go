@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// act is the second act: what each worker did, and the parts that are drawn.
+// act is the second act as it is drawn.
 type act struct {
 	h      *History
 	grants []Grant
@@ -17,24 +17,23 @@ type act struct {
 	marks  []mark
 }
 
-// A scene is a part of the act.
 type scene struct {
 	title, caption string
 	from, to       Instant
 }
 
-// kind says what a worker does in a span.
+// kind says what a worker does during a span.
 type kind string
 
 const (
 	waits  kind = "waits"  // in the queue
 	holds  kind = "holds"  // the lock
-	lease  kind = "lease"  // its lease goes on without it
+	lease  kind = "lease"  // its lease outlives it
 	dead   kind = "dead"   // killed
 	paused kind = "paused" // stopped by a signal
 )
 
-// span is what a worker does for some time.
+// span is a period in which a worker does one thing.
 type span struct {
 	kind     kind
 	worker   int
@@ -42,7 +41,7 @@ type span struct {
 	fence    uint64
 }
 
-// mark is a word about an instant. It stands left of it if left is set.
+// mark is a word beside an instant, on its left if left is set.
 type mark struct {
 	worker int
 	at     Instant
@@ -54,7 +53,7 @@ type mark struct {
 // newAct finds a hand-over, a crash and a pause in the history, and leaves out what did not happen.
 func newAct(h *History) *act {
 	a := &act{h: h, grants: h.Grants(Ledger)}
-	ends := map[int]Instant{} // of a grant, by its index, which an accident befell
+	ends := map[int]Instant{} // when accidents ended grants, by the grants' indices
 	a.handover()
 	for _, e := range h.Events {
 		switch e.Kind {
@@ -76,13 +75,13 @@ func newAct(h *History) *act {
 	return a
 }
 
-// within returns the part of a span that a scene shows; false if that is nothing.
+// within returns the part of a span that a scene shows. It returns false if the scene shows nothing of it.
 func (s scene) within(p span) (span, bool) {
 	p.from, p.to = max(p.from, s.from), min(p.to, s.to)
 	return p, p.from < p.to
 }
 
-// handover shows a hand-over, if possible one before the accidents, with those around it.
+// handover adds a scene with a hand-over and its neighbours, if possible from before the accidents.
 func (a *act) handover() {
 	follows := func(i int) bool {
 		return 0 < i && i < len(a.grants) && a.grants[i].FollowsDirectly(a.grants[i-1]) && a.grants[i].Worker != a.grants[i-1].Worker
@@ -107,11 +106,11 @@ func (a *act) handover() {
 	before, g := a.grants[i-1], a.grants[i]
 	a.scenes = append(a.scenes, scene{"A hand-over",
 		fmt.Sprintf("Worker %d releases the lock, and worker %d, the first in the queue, holds it %s later. Nobody polls.",
-			before.Worker, g.Worker, format.Duration(g.At.Sub(before.Released))),
+			before.Worker, g.Worker, console.Duration(g.At-before.Released)),
 		a.grants[oldest].At, a.grants[newest].End()})
 }
 
-// crash shows what follows when a holder is killed.
+// crash adds a scene with what follows when a holder is killed.
 func (a *act) crash(e Event, ends map[int]Instant) {
 	held, next := a.around(e)
 	if held < 0 || next < 0 {
@@ -125,10 +124,10 @@ func (a *act) crash(e Event, ends map[int]Instant) {
 	a.marks = append(a.marks, mark{worker: e.Worker, at: e.At, text: "kill -9", bad: true})
 	a.add("A crash", fmt.Sprintf("Worker %d is killed while it holds the lock. Its lease of %s ends, "+
 		"and worker %d has the lock %s after the kill.",
-		e.Worker, format.Duration(ttl), after.Worker, format.Duration(after.At.Sub(e.At))), g.At, after.At)
+		e.Worker, console.Duration(ttl), after.Worker, console.Duration(after.At-e.At)), g.At, after.At)
 }
 
-// pause shows a holder that sleeps past its lease, and writes when it wakes.
+// pause adds a scene with a holder that sleeps past its lease, and writes when it wakes.
 func (a *act) pause(e Event, ends map[int]Instant) {
 	held, next := a.around(e)
 	resumed := a.first(Resumed, e)
@@ -154,13 +153,13 @@ func (a *act) pause(e Event, ends map[int]Instant) {
 		e.Worker, said, verdict, why), a.grants[held].At, wrote.At)
 }
 
-// add adds a scene from one instant to another, and a little on both sides.
+// add adds a scene from one instant to another, with a margin on both sides.
 func (a *act) add(title, caption string, from, to Instant) {
-	margin := to.Sub(from) / 20
-	a.scenes = append(a.scenes, scene{title, caption, from.Add(-margin), to.Add(margin)})
+	margin := (to - from) / 20
+	a.scenes = append(a.scenes, scene{title, caption, from - margin, to + margin})
 }
 
-// around returns the indices of the grant that an accident befell, and of the first one after it; -1 if there is none.
+// around returns the indices of the grant that an accident ended, and of the next grant of another worker; -1 for none.
 func (a *act) around(e Event) (held, next int) {
 	held = -1
 	for i, g := range a.grants {
@@ -171,12 +170,12 @@ func (a *act) around(e Event) (held, next int) {
 	return held, slices.IndexFunc(a.grants, func(g Grant) bool { return g.Worker != e.Worker && g.At > e.At })
 }
 
-// first returns the first event of a kind, from the same worker, after another. If there is none, it never happens.
+// first returns the same worker's first event of a kind after another event. If there is none, its time is a day from now.
 func (a *act) first(k Kind, after Event) Event {
 	for _, e := range a.h.Events {
 		if e.Kind == k && e.Worker == after.Worker && e.At >= after.At {
 			return e
 		}
 	}
-	return Event{Worker: after.Worker, At: At(time.Now().Add(24 * time.Hour))}
+	return Event{Worker: after.Worker, At: Now() + 24*time.Hour}
 }

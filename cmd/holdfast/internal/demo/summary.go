@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-// Summary sums up a run of the demo.
+// Summary is the result of a demo.
 type Summary struct {
 	Workers            int     `json:"workers"`
 	Seed               uint64  `json:"seed"`
@@ -19,7 +19,7 @@ type Summary struct {
 	Draws              int     `json:"draws"`
 	Grants             int     `json:"grants"`
 	Handovers          int     `json:"handovers"`
-	HandoverMicros     int64   `json:"handover_us"` // the median, from the call of Release to the next holder's first step
+	HandoverMicros     int64   `json:"handover_us"` // the median of History.Handovers
 	AfterKillMillis    []int64 `json:"takeover_after_kill_ms"`
 	AfterPauseMillis   []int64 `json:"takeover_after_pause_ms"`
 	StaleLeasesRefused int     `json:"stale_leases_refused"`
@@ -59,7 +59,7 @@ func summarize(cfg Config, h *History, took time.Duration) *Summary {
 	return s
 }
 
-// survived returns the times until the next holder, of the accidents after which there was one.
+// survived returns the times of takeovers, without those that did not happen.
 func survived(idle []time.Duration) (millis []int64) {
 	for _, d := range idle {
 		if d >= 0 {
@@ -80,55 +80,55 @@ func (s *Summary) failed() error {
 	if names == nil {
 		return nil
 	}
-	return fmt.Errorf("%d of %d checks failed: %s", len(names), len(s.Checks), strings.Join(names, "; "))
+	return exitcode.Errorf(exitcode.None, "%d of %d checks failed: %s", len(names), len(s.Checks), strings.Join(names, "; "))
 }
 
-// show writes the summary for people, in 80 columns.
-func (s *Summary) show(scr *screen.Screen) {
-	scr.Line("")
-	scr.Line(scr.Bold("What happened"))
+// show prints the summary in 80 columns.
+func (s *Summary) show(scr *screen) {
+	scr.line("")
+	scr.line(bold("What happened"))
 	row := func(name string, n int, note string) {
 		if note != "" {
-			note = "   " + scr.Dim(note)
+			note = "   " + dim(note)
 		}
-		scr.Line(fmt.Sprintf("   %-20s %8d%s", name, n, note))
+		scr.line(fmt.Sprintf("   %-20s %8d%s", name, n, note))
 	}
 	row("draws", s.Draws, "")
 	if s.Grants > 0 {
 		row("grants", s.Grants, "")
-		row("hand-overs", s.Handovers, "median "+format.Duration(time.Duration(s.HandoverMicros)*time.Microsecond)+" from Release to the next")
+		row("hand-overs", s.Handovers, "median "+console.Duration(time.Duration(s.HandoverMicros)*time.Microsecond)+" from Release to the next")
 		row("kills survived", len(s.AfterKillMillis), idleNote(s.AfterKillMillis))
 		row("pauses survived", len(s.AfterPauseMillis), idleNote(s.AfterPauseMillis))
 		row("stale leases refused", s.StaleLeasesRefused, "")
 		row("stale writes refused", s.StaleWritesRefused, "")
 	}
-	scr.Line("")
-	scr.Line(scr.Bold("What must hold") + scr.Dim("  (checked against what all processes recorded)"))
+	scr.line("")
+	scr.line(bold("What must hold") + dim("  (checked against what all processes recorded)"))
 	for _, c := range s.Checks {
 		if c.OK {
-			scr.Line(fmt.Sprintf("   %s  %-34s %s", scr.Green("ok    "), c.Name, scr.Dim(c.Detail)))
+			scr.line(fmt.Sprintf("   %s  %-34s %s", green("ok    "), c.Name, dim(c.Detail)))
 			continue
 		}
-		scr.Line(fmt.Sprintf("   %s  %s", scr.Red("FAILED"), c.Name))
+		scr.line(fmt.Sprintf("   %s  %s", red("FAILED"), c.Name))
 		for _, problem := range strings.Split(c.Detail, "; ") {
-			scr.Line("           " + problem)
+			scr.line("           " + problem)
 		}
 	}
-	scr.Line("")
+	scr.line("")
 	if s.OK {
-		scr.Line(fmt.Sprintf("%s, in %s. %s", scr.Green(fmt.Sprintf("All %d hold", len(s.Checks))),
-			format.Duration(time.Duration(s.TookMillis)*time.Millisecond), scr.Dim("(demo --no-lock shows the lottery without the lock.)")))
+		scr.line(fmt.Sprintf("%s, in %s. %s", green(fmt.Sprintf("All %d hold", len(s.Checks))),
+			console.Duration(time.Duration(s.TookMillis)*time.Millisecond), dim("(demo --no-lock shows the lottery without the lock.)")))
 	}
 }
 
-// idleNote says how long the lock was idle after accidents.
+// idleNote says how long the takeovers after accidents took.
 func idleNote(millis []int64) string {
 	var times []string
 	for _, m := range millis {
-		times = append(times, format.Duration(time.Duration(m)*time.Millisecond))
+		times = append(times, console.Duration(time.Duration(m)*time.Millisecond))
 	}
 	if times == nil {
 		return ""
 	}
-	return "next holder after " + strings.Join(times, ", ") + "; TTL " + format.Duration(ttl)
+	return "next holder after " + strings.Join(times, ", ") + "; TTL " + console.Duration(ttl)
 }

@@ -3,9 +3,24 @@ package demo
 import (
 	"os/exec"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// dieWithThread makes the kernel kill the process when the demo dies: a paused one would not notice by itself.
+// dieWithThread makes the kernel kill the process when the demo dies. A paused process would not notice the end of its input.
 func dieWithThread(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
+
+// clockError is how much the clocks of two processes may differ: readBase takes well under a microsecond.
+const clockError = time.Microsecond
+
+// readShared reads CLOCK_MONOTONIC, which is one clock for the whole machine.
+func readShared() Instant {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic("holdfast demo: CLOCK_MONOTONIC: " + err.Error())
+	}
+	return Instant(ts.Nano())
 }

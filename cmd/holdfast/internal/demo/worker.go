@@ -24,15 +24,15 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 )
 
-// WorkerArg makes the program a worker of the demo. See Worker.
+// WorkerArg is the program's first argument if it is to be a worker of the demo.
 const WorkerArg = "__demo-worker"
 
-// assignment is a worker's only argument, as JSON.
+// assignment is a worker's second argument, as JSON.
 type assignment struct {
 	Worker int    `json:"worker"`
 	Addr   string `json:"addr"` // of the server
 	Seed   uint64 `json:"seed"`
-	Locked bool   `json:"locked"` // use the lock
+	Locked bool   `json:"locked"` // whether to use the lock
 }
 
 // order is a line that a worker reads.
@@ -46,14 +46,13 @@ const (
 	goOn        order = "go on"   // continue that turn
 )
 
-// How long the guarded work takes. A draw is slow enough to watch; without a lock, all workers would read the same
-// list meanwhile.
+// How long the guarded work takes. A draw is slow enough to watch, and long enough for collisions without a lock.
 const (
 	drawTime   = 120 * time.Millisecond
 	ledgerTime = 4 * time.Millisecond
 )
 
-// worker is a process that competes.
+// worker is the state of a worker process.
 type worker struct {
 	assignment
 	out    *json.Encoder
@@ -63,10 +62,8 @@ type worker struct {
 	rdb    *redis.Client
 }
 
-// Worker is a worker process. It takes orders from its standard input, and reports events as lines of JSON on its standard
-// output. It ends with its input, also if the process that started it has died.
-//
-// It ignores the signals of a terminal, which are for the demo as a whole.
+// Worker runs a worker process. The worker reads orders from its standard input, and reports events as lines of JSON on its standard
+// output. It ends when its input ends, even if the demo has died. It ignores the signals of a terminal, which are for the demo.
 func Worker(args []string, stdin io.Reader, stdout io.Writer) error {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	if len(args) != 1 {
@@ -88,7 +85,7 @@ func Worker(args []string, stdin io.Reader, stdout io.Writer) error {
 	}()
 	err := w.serve(ctx)
 	if ctx.Err() != nil {
-		return nil // the input has ended, and nobody reads the output
+		return nil // the input has ended, and the output has no reader
 	}
 	w.report(Event{Kind: Failed, Text: err.Error()})
 	return err
@@ -104,7 +101,7 @@ func (w *worker) serve(ctx context.Context) error {
 	}
 	w.guard = fence.NewRedis(driver, nil)
 	w.locks, err = holdfast.New(driver, &holdfast.Config{
-		Logger:   slog.New(slog.DiscardHandler), // the demo is about locks, not about the server
+		Logger:   slog.New(slog.DiscardHandler),
 		Identity: "worker " + strconv.Itoa(w.Worker),
 		TTL:      ttl,
 	})
@@ -114,7 +111,7 @@ func (w *worker) serve(ctx context.Context) error {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = w.locks.Close(ctx) // locks that it cannot release expire
+		_ = w.locks.Close(ctx) // locks that cannot be released expire
 	}()
 	if err := w.locks.Ping(ctx); err != nil {
 		return err
@@ -145,11 +142,11 @@ func (w *worker) report(e Event) {
 		e.At = Now()
 	}
 	e.Worker = w.Worker
-	_ = w.out.Encode(e) // if nobody reads, the input will end, too
+	_ = w.out.Encode(e) // fails if the demo has died; then the input ends, too
 }
 
-// repeat takes one turn after another until work is done. It ignores the refusal of a fence: the lease was lost in an accident, and
-// nothing has changed.
+// repeat takes one turn after another until work is done. It ignores that a fence was refused: the worker has lost its lease in an
+// accident, and nothing was written.
 func (w *worker) repeat(ctx context.Context, lock string, work func(context.Context, *turn) (done bool, err error)) error {
 	for {
 		t, err := w.begin(ctx, lock)
@@ -170,14 +167,14 @@ func (w *worker) repeat(ctx context.Context, lock string, work func(context.Cont
 type turn struct {
 	w     *worker
 	lock  string
-	lease *holdfast.Lease // nil if the lock is not used
+	lease *holdfast.Lease // nil without the lock
 	stamp fence.Stamp
 }
 
-// begin acquires a lock.
+// begin begins a turn: it acquires the lock.
 func (w *worker) begin(ctx context.Context, lock string) (*turn, error) {
 	t := &turn{w: w, lock: lock}
-	e := Event{Kind: Granted, Lock: lock, Asked: Now(), At: Now(), Deadline: Now().Add(time.Hour)}
+	e := Event{Kind: Granted, Lock: lock, Asked: Now(), At: Now(), Deadline: Now() + time.Hour}
 	if w.Locked {
 		lease, err := w.locks.Mutex(lock).Acquire(ctx)
 		if err != nil {
@@ -190,8 +187,7 @@ func (w *worker) begin(ctx context.Context, lock string) (*turn, error) {
 	return t, nil
 }
 
-// end releases the lock. A lost lease is not an error: processes that were paused lose theirs, and the registers refuse
-// their fences.
+// end releases the lock. A lost lease is not an error: a paused worker loses its lease, and the register refuses its fence.
 func (t *turn) end(ctx context.Context) error {
 	e := Event{Kind: Released, Lock: t.lock, At: Now()}
 	e.Deadline = e.At
@@ -207,19 +203,19 @@ func (t *turn) end(ctx context.Context) error {
 	return err
 }
 
-// register is the key of the value that holders of a lock change. Its guard remembers the highest fence that it has seen, and refuses
-// lower ones. A lock alone cannot do that, because a paused holder does not know yet that its lease is over.
+// register returns the key of the value that holders of a lock change. The register's guard remembers the highest fence that it has seen,
+// and refuses lower ones. A lock alone cannot do that, because a paused holder does not know that its lease is over.
 func register(lock string) string { return "demo:" + lock }
 
 func readRegister(ctx context.Context, rdb *redis.Client, lock string) (string, error) {
 	text, err := rdb.Get(ctx, register(lock)).Result()
 	if errors.Is(err, redis.Nil) {
-		err = nil // nobody has written
+		err = nil // the register is still empty
 	}
 	return text, err
 }
 
-// read makes the register refuse earlier holders, and returns its value.
+// read makes the register refuse the fences of earlier holders, and returns its value.
 func (t *turn) read(ctx context.Context) (string, error) {
 	if t.lease != nil {
 		if err := t.w.guard.Raise(ctx, t.stamp, register(t.lock)); err != nil {
@@ -258,7 +254,7 @@ func (w *worker) draw(ctx context.Context, t *turn) (full bool, err error) {
 	return false, nil
 }
 
-// pickWinner draws an entrant who has not won yet. Workers with the same seed draw the same.
+// pickWinner draws an entrant who has not won yet. Workers with the same seed draw the same one.
 func pickWinner(winners []string, seed uint64) string {
 	rng := rand.New(rand.NewPCG(seed, uint64(len(winners))))
 	for {
@@ -277,8 +273,8 @@ func splitNames(text string) []string {
 	return strings.Split(text, ",")
 }
 
-// addToLedger reads the total, thinks, and writes one more. A worker that stalls stays between the two until it is told
-// to go on, and then writes whatever its lease says: only a fence stops such a careless holder. It reports whether to stop.
+// addToLedger reads the total, thinks, and writes one more. A worker that is ordered to stall waits between the two until it is told to go
+// on, and then writes even if its lease is lost: only a fence stops such a careless holder. It reports whether to stop.
 func (w *worker) addToLedger(ctx context.Context, t *turn) (stopped bool, err error) {
 	stalls, stopped := w.newOrders()
 	text, err := t.read(ctx)
@@ -340,7 +336,7 @@ func (t *turn) stall(ctx context.Context) error {
 			var lost *holdfast.LostError
 			if errors.As(t.lease.Err(), &lost) {
 				said := *lost
-				said.Err = nil // the line has no room to say how late this process was
+				said.Err = nil // leave out how late the process was: the line is short
 				e.Lost, e.Text = true, said.Error()
 			}
 			t.w.report(e)
@@ -358,7 +354,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// entrants are those who may win: people to whom computing owes something.
+// entrants are people to whom computing owes something.
 var entrants = []string{
 	"Ada Lovelace", "Alan Kay", "Alan Turing", "Alonzo Church", "Annie Easley",
 	"Barbara Liskov", "Betty Holberton", "Butler Lampson", "Claude Shannon", "Dana Angluin",

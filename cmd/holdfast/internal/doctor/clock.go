@@ -7,31 +7,31 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// sample is one reading of a server's clock. Times count from the start of the watch: those of sent and received on
-// the local monotonic clock, server on the server's clock.
+// sample is one reading of a server's clock. Times count from the start of the watch: sent and received on the local monotonic clock,
+// server on the server's clock.
 type sample struct {
 	sent, received time.Duration
 	server         time.Duration
 }
 
-// offset is how far the server's clock is ahead of ours, with an error of up to doubt.
+// offset returns how far the server's clock is ahead of this machine's. Its error is at most doubt.
 func (s sample) offset() time.Duration { return s.server - (s.sent+s.received)/2 }
 func (s sample) doubt() time.Duration  { return (s.received-s.sent)/2 + time.Microsecond }
 
-// watch is what samples show about a clock.
+// watch is the result of watching a clock.
 type watch struct {
 	offset, doubt time.Duration // of the sample with the shortest round trip
-	jump          time.Duration // the largest that is certain; negative if backward
+	jump          time.Duration // the largest certain jump; negative if backward
 	lasted        time.Duration
 }
 
-// maxSlew is the fastest that clocks are slewed: chronyd slews by up to 0.083. What is faster is a jump.
+// maxSlew is the highest rate at which a clock is slewed: chronyd's limit is 0.083. A faster change is a jump.
 const maxSlew = 0.1
 
-// estimate evaluates samples, which are in order.
+// estimate evaluates samples, which are in the order of their times.
 func estimate(samples []sample) (w watch) {
 	w.offset, w.doubt = samples[0].offset(), samples[0].doubt()
 	for i, t := range samples[1:] {
@@ -52,7 +52,7 @@ func estimate(samples []sample) (w watch) {
 	return w
 }
 
-// checkClocks watches the clocks of all servers at once for a time, and compares them.
+// checkClocks watches the clocks of all servers concurrently, and compares them.
 func (e *examination) checkClocks(ctx context.Context) []Finding {
 	began := time.Now()
 	watches := map[string]watch{} // by address
@@ -77,7 +77,7 @@ func (e *examination) checkClocks(ctx context.Context) []Finding {
 	return append(found, compareClocks(watches, e.TTL)...)
 }
 
-// sampleClock reads the server's clock until the time to watch it has passed since began.
+// sampleClock reads the server's clock repeatedly, until Config.Watch has passed since began.
 func (s *server) sampleClock(ctx context.Context, began time.Time) (samples []sample, err error) {
 	const least = 20
 	pause := min(s.e.Watch/least, 50*time.Millisecond)
@@ -102,10 +102,10 @@ func judgeClock(w watch) Finding {
 	const slew = "slew the clock instead of stepping it (chronyd; ntpd -x), and check the machine's time source"
 	switch {
 	case w.jump > 0:
-		return problem("clock", fmt.Sprintf("jumped forward by %s while watched for %s", format.Duration(w.jump), format.Duration(w.lasted)),
+		return problem("clock", fmt.Sprintf("jumped forward by %s while watched for %s", console.Duration(w.jump), console.Duration(w.lasted)),
 			"all locks expired that much earlier than their holders believe", slew)
 	case w.jump < 0:
-		return warning("clock", fmt.Sprintf("jumped back by %s while watched for %s", format.Duration(-w.jump), format.Duration(w.lasted)),
+		return warning("clock", fmt.Sprintf("jumped back by %s while watched for %s", console.Duration(-w.jump), console.Duration(w.lasted)),
 			"locks of dead holders last that much longer; fences can repeat if their counter is lost", slew)
 	}
 	side := "ahead of"
@@ -113,7 +113,7 @@ func judgeClock(w watch) Finding {
 		side = "behind"
 	}
 	saw := fmt.Sprintf("%s %s this machine's (± %s), steady for %s",
-		format.Duration(w.offset.Abs()), side, format.Duration(w.doubt), format.Duration(w.lasted))
+		console.Duration(w.offset.Abs()), side, console.Duration(w.doubt), console.Duration(w.lasted))
 	if w.offset.Abs()-w.doubt > time.Second {
 		return note("clock", saw, "none for locks, whose deadlines are durations; times in reports look odd",
 			"synchronise the clocks (chronyd, systemd-timesyncd)")
@@ -121,8 +121,7 @@ func judgeClock(w watch) Finding {
 	return fine("clock", saw)
 }
 
-// compareClocks checks that the clocks of servers that may follow one another are close: expiry times are replicated
-// as times of day.
+// compareClocks checks that the servers' clocks are close to each other, because expiry times are replicated as times of day.
 func compareClocks(watches map[string]watch, ttl time.Duration) []Finding {
 	spare := ttl/100 + 2*time.Millisecond // what a lease can spare: the library's allowance for drift
 	var most time.Duration
@@ -137,7 +136,7 @@ func compareClocks(watches map[string]watch, ttl time.Duration) []Finding {
 	if most <= spare {
 		return nil
 	}
-	return []Finding{warning("clock", fmt.Sprintf("at least %s apart", format.Duration(most)),
-		fmt.Sprintf("if the one ahead takes over, locks expire that much early; a TTL of %s can spare %s", ttl, format.Duration(spare)),
+	return []Finding{warning("clock", fmt.Sprintf("at least %s apart", console.Duration(most)),
+		fmt.Sprintf("if the one ahead takes over, locks expire that much early; a TTL of %s can spare %s", ttl, console.Duration(spare)),
 		"synchronise the servers' clocks (chronyd, systemd-timesyncd)").on(ahead, behind)}
 }

@@ -43,7 +43,7 @@ func TestEstimate(t *testing.T) {
 			if c.jump == 0 && w.jump != 0 {
 				t.Errorf("%s, seed %d: jump %s, but there is none", name, seed, w.jump)
 			}
-			// What is certain is less than the jump, by what round trips and slewing may explain.
+			// The certain part of a jump is smaller than the jump, by what round trips and slewing may explain.
 			if c.jump != 0 && (w.jump.Abs() > c.jump.Abs() || (w.jump-c.jump).Abs() > uncertain(samples)) {
 				t.Errorf("%s, seed %d: jump %s, want %s less %s at most", name, seed, w.jump, c.jump, uncertain(samples))
 			}
@@ -54,8 +54,8 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// uncertain returns by how much a jump between two samples may exceed what is certain: the errors of both offsets, once
-// in the samples and once more in what estimate subtracts, and what slewing can do.
+// uncertain returns by how much a jump between two samples may exceed its certain part: the errors of both offsets, once in the samples and
+// once in what estimate subtracts, and the effect of slewing.
 func uncertain(samples []sample) (most time.Duration) {
 	for i := 1; i < len(samples); i++ {
 		s, t := samples[i-1], samples[i]
@@ -73,7 +73,7 @@ func jump(d time.Duration) func(time.Duration) time.Duration {
 	}
 }
 
-// Over a slow connection, nothing is found that is not there.
+// Over a slow connection, no jump is found unless there is one.
 func TestEstimateOverASlowConnection(t *testing.T) {
 	for seed := range uint64(500) {
 		w := estimate(simulate(rand.New(rand.NewPCG(seed, 2)), 200*time.Millisecond, func(t time.Duration) time.Duration { return t }))

@@ -1,5 +1,5 @@
-// Package doctor examines a server, or all servers of a Cluster or behind sentinels, or the nodes of a quorum, and says
-// what about them endangers locks.
+// Package doctor examines a server, or all servers of a Cluster or behind sentinels, or the nodes of a quorum, and reports what endangers
+// locks there.
 package doctor
 
 import (
@@ -26,37 +26,38 @@ type Config struct {
 	Addr     string                 // without credentials
 	Sentinel *redis.FailoverOptions // nil unless Client asks sentinels
 	Prefix   string                 // of keys; "" for the library's default
-	TTL      time.Duration          // of the leases that the server must be good for
+	TTL      time.Duration          // of the leases for which the server must be suitable
 	Watch    time.Duration          // how long to watch the clocks
 }
 
-// limit bounds an examination, besides the time for which it watches clocks. Checks that are not finished by then are
-// reported as impossible.
+// limit bounds an examination, without the time that it watches clocks. Checks that have not finished by then are reported as impossible.
 const limit = 30 * time.Second
 
-// Examine examines a deployment. Its error is the library's if the server is unavailable, or the cause if ctx has
-// ended. Everything else is a finding.
-func Examine(ctx context.Context, cfg Config) (*Report, error) {
-	e, err := examine(ctx, cfg)
+// Examine examines a deployment or, if there are several, the nodes of a quorum. Its error is the library's if no server can be reached, or
+// ctx's cause if ctx has ended. Anything else is a finding.
+func Examine(ctx context.Context, all []Config) (*Report, error) {
+	if len(all) > 1 {
+		return examineQuorum(ctx, all)
+	}
+	e, err := examine(ctx, all[0])
 	if err != nil {
 		return nil, err
 	}
-	return newReport(cfg.Addr, e.mode, e.addrs, e.findings), nil
+	return newReport(all[0].Addr, e.mode, e.addrs, e.findings), nil
 }
 
-// examination is that of one deployment: one server, those of a Cluster, or a master and its replicas behind sentinels.
+// examination is the state of an examination of one server, the servers of a Cluster, or a master and its replicas behind sentinels.
 type examination struct {
 	Config
 	space     keys.Space
 	id        string // a random part of locks' names
 	mode      string // as in a Report
 	sentinels []*sentinelAnswer
-	servers   []*server // those that can be reached, masters first
+	servers   []*server // the servers that can be reached, masters first
 	addrs     []string  // of all servers
 	findings  []Finding
 }
 
-// add adds findings.
 func (e *examination) add(found ...Finding) { e.findings = append(e.findings, found...) }
 
 // examine runs all checks that are about a single deployment.
@@ -106,8 +107,7 @@ func (e *examination) masters() []*server {
 	return slices.DeleteFunc(slices.Clone(e.servers), func(s *server) bool { return s.replica })
 }
 
-// each runs a check on several servers at once. It returns the findings in the order of the servers, and says on which
-// server each was made.
+// each runs a check on several servers concurrently. It returns the findings in the order of the servers, each with its server's address.
 func each(servers []*server, check func(*server) []Finding) (all []Finding) {
 	found := make([][]Finding, len(servers))
 	var checking sync.WaitGroup
@@ -123,10 +123,10 @@ func each(servers []*server, check func(*server) []Finding) (all []Finding) {
 	return all
 }
 
-// name returns the nth name for a lock.
+// name returns the nth candidate for the name of a lock.
 func (e *examination) name(n int) string { return fmt.Sprintf("doctor:%s:%d", e.id, n) }
 
-// reach makes the library find out what the server is. unsupported says that it can be reached, but not used.
+// reach makes the library connect to the server. unsupported is the library's reason not to use it, or nil.
 func (e *examination) reach(ctx context.Context) (unsupported, err error) {
 	locks, err := e.locks()
 	if err != nil {
@@ -145,7 +145,7 @@ func (e *examination) reach(ctx context.Context) (unsupported, err error) {
 	case server.Op == "reach":
 		return nil, err
 	}
-	return nil, nil // the trial shows what does not work
+	return nil, nil // the trial reports other errors
 }
 
 // locks returns a client of the library that logs nothing.
@@ -159,13 +159,13 @@ func (e *examination) locks() (*holdfast.Client, error) {
 		RetryTimeout:      time.Second,
 		TTL:               trialTTL,
 	}
-	if e.Sentinel != nil { // like other commands, with the same errors
+	if e.Sentinel != nil {
 		return holdfastgoredis.NewFailover(e.Sentinel, cfg)
 	}
 	return holdfastgoredis.New(e.Client, cfg)
 }
 
-// closeAll closes clients of the library, and gives them time to release what they hold.
+// closeAll closes clients of the library, and gives them time to release their locks.
 func closeAll(ctx context.Context, clients ...*holdfast.Client) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()

@@ -43,7 +43,7 @@ func documented(t *testing.T) []string {
 	return rules
 }
 
-// The permissions that are checked are the documented ones.
+// The check of the ACL covers exactly the documented permissions.
 func TestNeedsAreThoseOfTheDocumentedACL(t *testing.T) {
 	needs := map[string]bool{}
 	for _, commands := range rights(false) {
@@ -64,7 +64,7 @@ func TestNeedsAreThoseOfTheDocumentedACL(t *testing.T) {
 	}
 }
 
-// What the embedded server cannot answer is reported as not checked. In virtual time, no answer is late.
+// Checks that the embedded server does not support are reported as not checked. In virtual time, no reply is late.
 func TestEmbeddedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := holdfasttest.Run(t)

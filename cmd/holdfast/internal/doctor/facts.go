@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
-)
 
-// These checks only ask a server about itself.
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+)
 
 func (s *server) checkVersion(ctx context.Context) Finding {
 	d, err := holdfastgoredis.NewDriver(s.client)
@@ -34,7 +35,7 @@ func (s *server) checkVersion(ctx context.Context) Finding {
 	return fine("version", saw)
 }
 
-// checkNative looks for commands that make compare-and-delete and compare-and-set cheap. Holdfast works without them.
+// checkNative looks for commands that make compare-and-delete and compare-and-set cheap. Holdfast does not need them.
 func (s *server) checkNative(ctx context.Context) Finding {
 	var has []string
 	for _, c := range []struct{ command, word, name string }{
@@ -138,8 +139,8 @@ func (s *server) checkReplication() Finding {
 	replicas, good := s.number("connected_slaves"), s.number("min_slaves_good_slaves")
 	_, countsGood := s.info["min_slaves_good_slaves"]
 	setting, err := s.setting("min-replicas-to-write", "")
-	need, _ := strconv.ParseInt(setting, 10, 64)
-	saw := fmt.Sprintf("master with %s", Count(replicas, "replica"))
+	need, _ := strconv.Atoi(setting)
+	saw := fmt.Sprintf("master with %s", console.Count(replicas, "replica"))
 	switch {
 	case err == nil && need > good && countsGood, err == nil && need > replicas:
 		return problem("replication", saw+fmt.Sprintf(", %d of them in time; min-replicas-to-write %d", good, need),
@@ -163,7 +164,7 @@ func (s *server) checkReplication() Finding {
 			"if it is cut off from its replicas, it continues to grant locks while one of them is promoted: two holders", remedy)
 	}
 	saw += fmt.Sprintf(", min-replicas-to-write %d", need)
-	if lag, _ := strconv.ParseInt(s.config["min-replicas-max-lag"], 10, 64); time.Duration(lag)*time.Second > s.e.TTL {
+	if lag, _ := strconv.Atoi(s.config["min-replicas-max-lag"]); time.Duration(lag)*time.Second > s.e.TTL {
 		return note("replication", saw+fmt.Sprintf(", min-replicas-max-lag %d", lag),
 			fmt.Sprintf("a master that is cut off grants locks for %d s, longer than a TTL of %s", lag, s.e.TTL),
 			"CONFIG SET min-replicas-max-lag to less than the TTL")
@@ -187,4 +188,84 @@ func (s *server) checkReplica() Finding {
 			"see its log, and check that it can reach its master")
 	}
 	return fine("replication", saw)
+}
+
+// needed are the commands without which no lock works; words in capitals stand for keys and channels. Without the optional ones, some
+// kinds of locks do not work, or waiters get locks late. Without the sparing ones, locks cost the server more. docs/acl has the same lists.
+var (
+	needed = []string{
+		"eval return 1 LOCK", "evalsha 0000000000000000000000000000000000000000 3 LOCK QUEUE FENCE", "time", "get LOCK", "set LOCK x px 1",
+		"del LOCK", "append LOCK x", "exists QUEUE", "pttl LOCK", "pexpire LOCK 1", "zadd QUEUE 1 x", "zcount QUEUE 0 1", "zrange QUEUE 0 0",
+		"zrangebyscore QUEUE 0 1", "zrem QUEUE x", "zremrangebyscore QUEUE 0 1", "zscore QUEUE x", "xadd FENCE * g x",
+	}
+	optional = []string{
+		"mget LOCK", "ping", "hget LOCK last", "hmget LOCK kind", "hscan LOCK 0", "hset LOCK kind sem", "hdel LOCK fixed", "persist LOCK",
+	}
+	sparing     = []string{"multi", "exec", "delifeq LOCK x"}
+	onlyServer  = [2][]string{{"xrevrange FENCE + -", "pubsub numsub CHANNEL"}, {"publish CHANNEL x", "subscribe CHANNEL"}}
+	onlyCluster = [2][]string{{"xinfo stream FENCE", "pubsub shardnumsub CHANNEL"}, {"spublish CHANNEL x", "ssubscribe CHANNEL"}}
+)
+
+// rights returns the needed, the optional and the sparing commands.
+func rights(cluster bool) [3][]string {
+	own := onlyServer
+	if cluster {
+		own = onlyCluster
+	}
+	return [3][]string{slices.Concat(needed, own[0]), slices.Concat(own[1], optional), sparing}
+}
+
+// checkACL asks the server whether this user may send the commands that locks need.
+func (s *server) checkACL(ctx context.Context) Finding {
+	user, err := s.client.Do(ctx, "acl", "whoami").Text()
+	if err != nil {
+		return unchecked("acl", "ACL WHOAMI", err)
+	}
+	word := map[string]string{"LOCK": s.keys.Lock, "QUEUE": s.keys.Queue, "FENCE": s.fence, "CHANNEL": s.channel}
+	var denied [3][]string
+	for i, commands := range rights(s.e.mode == "cluster") {
+		for _, command := range commands {
+			words := []any{"acl", "dryrun", user}
+			for _, w := range strings.Fields(command) {
+				words = append(words, cmp.Or(word[w], w))
+			}
+			reply, err := s.client.Do(ctx, words...).Text()
+			switch {
+			case err != nil && strings.HasPrefix(err.Error(), "ERR Command"): // not found, because the server is older than the command
+			case err != nil:
+				f := unchecked("acl", "ACL DRYRUN", err)
+				f.Saw += "; the trial shows what fails"
+				return f
+			case reply != "OK":
+				denied[i] = append(denied[i], nameOf(command, reply))
+			}
+		}
+	}
+	saw := "user " + user + " may not: " + strings.Join(slices.Concat(denied[:]...), ", ")
+	remedy := "ACL SETUSER " + user + " with the list in docs/SECURITY.md"
+	switch {
+	case denied[0] != nil:
+		return problem("acl", saw, "locks cannot be acquired, renewed, released or handed over, depending on the command", remedy)
+	case denied[1] != nil:
+		return warning("acl", saw, "mutexes work, but with more requests, or waiters get them late; read-write locks and semaphores need the "+
+			"commands on hashes: docs/SECURITY.md says what each is for", remedy)
+	case denied[2] != nil:
+		return note("acl", saw, "locks work, but cost the server more: clients are refused once, or once a minute, and then send scripts", remedy)
+	}
+	return fine("acl", "user "+user+" may send all commands that locks need")
+}
+
+// nameOf returns the name of a command that was denied, for people. reason is the server's reply.
+func nameOf(command, reason string) string {
+	words := strings.Fields(command)
+	name := words[0]
+	if name == "pubsub" || name == "xinfo" {
+		name += "|" + words[1]
+	}
+	for _, what := range []string{"key", "channel"} {
+		if strings.Contains(reason, " "+what) {
+			return name + " on its " + what + "s"
+		}
+	}
+	return name
 }

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(noLogger{}) // as the command does
-	// The clock that counts suspensions would run while virtual time stands still.
+	// The library's clock that counts suspensions would run while virtual time stands still.
 	clock.SetBoot(func() time.Duration { return 0 })
 	m.Run()
 }
@@ -51,7 +51,7 @@ func tryToExamine(t *testing.T, cfg Config) (*Report, error) {
 	cfg.Watch = 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	r, err := Examine(ctx, cfg)
+	r, err := Examine(ctx, []Config{cfg})
 	if r != nil {
 		text, err := json.Marshal(r)
 		if err != nil {

@@ -12,12 +12,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// ExamineQuorum examines the nodes of a quorum, each by itself and all together. Its error says that none can be
-// reached, or is the cause if ctx has ended.
-func ExamineQuorum(ctx context.Context, nodes []Config) (*Report, error) {
+// examineQuorum examines the nodes of a quorum, each by itself and all together.
+func examineQuorum(ctx context.Context, nodes []Config) (*Report, error) {
 	all, errs := make([]*examination, len(nodes)), make([]error, len(nodes))
 	var examining sync.WaitGroup
 	for i, cfg := range nodes {
@@ -50,17 +49,17 @@ func ExamineQuorum(ctx context.Context, nodes []Config) (*Report, error) {
 	return newReport(strings.Join(q.addrs, ","), "quorum", q.addrs, found), nil
 }
 
-// maxNodes is the most nodes that a quorum has.
+// maxNodes is the maximum number of nodes of a quorum.
 const maxNodes = 31
 
-// quorum is the nodes of a quorum.
+// quorum is the state of an examination of a quorum.
 type quorum struct {
 	addrs     []string
-	need      int       // how many must agree
+	need      int       // how many nodes must agree
 	reachable []*server // the nodes that can be reached
 }
 
-// absent is the finding about a node that cannot be reached.
+// absent returns the finding about a node that cannot be reached.
 func (q *quorum) absent(addr string, err error) Finding {
 	saw := strings.TrimPrefix(err.Error(), "holdfast: ")
 	if len(q.reachable) < q.need {
@@ -71,7 +70,6 @@ func (q *quorum) absent(addr string, err error) Finding {
 	return warning("quorum", saw, consequence, checkReachable).on(addr)
 }
 
-// checkSize checks the number of nodes.
 func (q *quorum) checkSize() []Finding {
 	n := len(q.addrs)
 	saw := fmt.Sprintf("%d nodes: a quorum has 3 to %d", n, maxNodes)
@@ -107,11 +105,10 @@ func (q *quorum) checkSeparate() (found []Finding) {
 	return found
 }
 
-// incarnationMark matches what incarnation.lua writes: an incarnation, and until when, by the server's clock, the
-// server grants nothing.
+// incarnationMark matches what incarnation.lua writes: the incarnation, and when its quarantine ends by the server's clock.
 var incarnationMark = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^hf2:([^:]*):(\d+):\d+$`) })
 
-// checkAdmitted checks that nodes grant locks, and in time, by reading their marks. It sends nothing that begins a quarantine.
+// checkAdmitted reads the nodes' marks to see whether they grant locks, and in time. It sends nothing that would begin a quarantine.
 func (q *quorum) checkAdmitted(ctx context.Context) (found []Finding) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -140,7 +137,7 @@ func (q *quorum) checkAdmitted(ctx context.Context) (found []Finding) {
 	return found
 }
 
-// whyIdle says why a node grants nothing, or too late, and what to do; why is "" if it does grant locks.
+// whyIdle says why a node grants no locks, or grants them too late, and what to do about it. why is "" if it does grant locks.
 func (s *server) whyIdle(ctx context.Context) (why, remedy string, err error) {
 	if s.infoErr != nil {
 		return "", "", s.infoErr
@@ -176,14 +173,14 @@ func (s *server) whyIdle(ctx context.Context) (why, remedy string, err error) {
 	}
 	if s.isLate() {
 		return fmt.Sprintf("a round trip takes %s, and with a TTL of %s the library waits for a node for at most %s",
-			format.Duration(s.roundTrip), s.e.TTL, nodeTimeout(s.e.TTL)), "a longer TTL, or nearer nodes", nil
+			console.Duration(s.roundTrip), s.e.TTL, nodeTimeout(s.e.TTL)), "a longer TTL, or nearer nodes", nil
 	}
 	return "", "", nil
 }
 
-// nodeTimeout is the longest that the library waits for a node without the option NodeTimeout. Within that, it adapts to the round trips
-// that it measures.
+// nodeTimeout is the upper limit for a node's reply without the option NodeTimeout. The library may lower the limit when it has measured
+// round trips.
 func nodeTimeout(ttl time.Duration) time.Duration { return min(ttl/4, 2*time.Second) }
 
-// isLate reports whether a node's votes arrive when nobody waits for them any more.
+// isLate reports whether a node's votes arrive too late to count.
 func (s *server) isLate() bool { return s.roundTrip > nodeTimeout(s.e.TTL) }

@@ -10,27 +10,28 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/printable"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// Severity says how much a finding matters to locks.
+// Severity says how much a finding matters.
 type Severity string
 
 // The severities, the mildest first.
 const (
 	OK        Severity = "ok"
 	Unchecked Severity = "not checked" // the server does not answer, or not to this user
-	Note      Severity = "note"        // good to know; a fault would show it
-	Warning   Severity = "warning"     // locks work, but a fault can break what they promise
-	Problem   Severity = "problem"     // locks do not work, or do not hold
+	Note      Severity = "note"        // good to know
+	Warning   Severity = "warning"     // locks work, but a fault can break their promise
+	Problem   Severity = "problem"     // locks do not work, or two may hold one
 )
 
 func (s Severity) rank() int {
 	return slices.Index([]Severity{OK, Unchecked, Note, Warning, Problem}, s)
 }
 
-// checks are the IDs of all checks, which do not change between versions, in the order in which findings of the same severity are
-// reported. Without the vital ones a server is not known to be safe for locks: what the others look at shows in vital ones, or is good
-// to know.
+// checks are the IDs of all checks, in the order in which findings of the same severity are reported. IDs do not change between versions.
+// If a vital check is impossible, the server is not known to be safe for locks.
 var (
 	checks = append(vital, "failover", "acl", "latency", "native")
 	vital  = []string{"version", "trial", "replication", "topology", "identity", "quorum", "eviction", "persistence", "clock", "pubsub"}
@@ -60,18 +61,18 @@ func problem(id, saw, consequence, remedy string) Finding {
 	return Finding{ID: id, Severity: Problem, Saw: saw, Consequence: consequence, Remedy: remedy}
 }
 
-// unchecked returns a finding that the check was impossible, because a command failed.
+// unchecked returns the finding of a check that was impossible because a command failed.
 func unchecked(id, command string, err error) Finding {
 	return Finding{ID: id, Severity: Unchecked, Saw: because(command, err)}
 }
 
-// on returns the finding with the addresses of the servers that it is about.
+// on returns the finding with the addresses of its servers.
 func (f Finding) on(servers ...string) Finding {
 	f.Servers = append([]string{}, servers...)
 	return f
 }
 
-// Report has the findings of an examination, the worst first.
+// Report is the result of an examination. The worst findings come first.
 type Report struct {
 	Server    string    `json:"server"` // without credentials
 	Mode      string    `json:"mode"`   // "server", "sentinel", "cluster" or "quorum"
@@ -82,7 +83,7 @@ type Report struct {
 	Findings  []Finding `json:"findings"`
 }
 
-// newReport returns the report of these findings about servers. Findings that differ only by their servers become one.
+// newReport returns the report of findings. It merges findings that differ only in their servers.
 func newReport(server, mode string, servers []string, findings []Finding) *Report {
 	r := &Report{Server: shown(server), Mode: mode, Worst: OK}
 	for _, addr := range servers {
@@ -128,13 +129,13 @@ func (r *Report) add(f Finding) {
 // maxShown bounds each text of a finding, in bytes.
 const maxShown = 2000
 
-// shown returns a text that can be shown. Servers, or programs that pose as one, choose what is in INFO, in settings, in
-// errors and in addresses.
+// shown returns a text that is safe to show. A server, or a program that poses as one, chooses what INFO, settings, errors and addresses
+// contain.
 func shown(text string) string {
 	return printable.Line(strings.ReplaceAll(text, "\n", "; "), maxShown) // joined errors have line feeds
 }
 
-// mapTexts returns the finding with all its texts changed.
+// mapTexts returns the finding with change applied to all its texts.
 func (f Finding) mapTexts(change func(string) string) Finding {
 	servers := []string{}
 	for _, addr := range f.Servers {
@@ -144,15 +145,15 @@ func (f Finding) mapTexts(change func(string) string) Finding {
 	return f
 }
 
-// Redact changes all texts that servers may have contributed to. It is called before the report is broken into lines
-// or becomes JSON, so that passwords are still whole.
+// Redact applies change to all texts that servers may have contributed to. It is called before the report is broken into lines or becomes
+// JSON, while passwords are still in one piece.
 func (r *Report) Redact(change func(string) string) {
 	for i, f := range r.Findings {
 		r.Findings[i] = f.mapTexts(change)
 	}
 }
 
-// A report is columns wide. Its text begins at indent.
+// The width of a report, and the column where the texts of findings begin.
 const (
 	columns = 80
 	indent  = 28
@@ -162,18 +163,13 @@ var styles = map[Severity]string{OK: "32", Unchecked: "2", Note: "36", Warning: 
 
 // Text returns the report for people.
 func (r *Report) Text(colors bool) string {
-	style := func(code, text string) string {
-		if !colors {
-			return text
-		}
-		return "\x1b[" + code + "m" + text + "\x1b[0m"
-	}
+	style := console.Styles(colors).Text
 	var b strings.Builder
 	kind := map[string]string{"cluster": "Cluster, ", "sentinel": "behind sentinels, ", "quorum": "quorum, "}[r.Mode]
-	fmt.Fprintf(&b, "holdfast doctor: %s (%s%s)\n", r.Server, kind, Count(int64(len(r.Servers)), "server"))
-	counts, above := map[Severity]int64{}, Problem
+	fmt.Fprintf(&b, "holdfast doctor: %s (%s%s)\n", r.Server, kind, console.Count(len(r.Servers), "server"))
+	counts, above := map[Severity]int{}, Problem
 	for _, f := range r.summarized() {
-		// A blank line separates what has to be read from what is fine.
+		// A blank line separates the findings that need attention from each other and from the rest.
 		if above.rank() > Unchecked.rank() {
 			b.WriteString("\n")
 		}
@@ -192,15 +188,15 @@ func (r *Report) Text(colors bool) string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\n%s, %s, %s; %d ok, %d not checked.\n",
-		Count(counts[Problem], "problem"), Count(counts[Warning], "warning"), Count(counts[Note], "note"), counts[OK], counts[Unchecked])
+	fmt.Fprintf(&b, "\n%s, %s, %s; %d ok, %d not checked.\n", console.Count(counts[Problem], "problem"),
+		console.Count(counts[Warning], "warning"), console.Count(counts[Note], "note"), counts[OK], counts[Unchecked])
 	if len(r.Unchecked) > 0 {
 		fmt.Fprintf(&b, "Not known to be safe, because this was not checked: %s.\n", strings.Join(r.Unchecked, ", "))
 	}
 	return b.String()
 }
 
-// summarized returns the findings. A check that several servers passed with different findings has one finding here.
+// summarized returns the findings, with a single one for each check that several servers have passed.
 func (r *Report) summarized() (all []Finding) {
 	for _, f := range r.Findings {
 		if n := len(all); f.Severity == OK && n > 0 && all[n-1].ID == f.ID && all[n-1].Severity == OK {
@@ -213,7 +209,7 @@ func (r *Report) summarized() (all []Finding) {
 	return all
 }
 
-// wrap breaks a text into lines that fit behind the indent and a mark.
+// wrap breaks a text into lines that leave room for the indent and a mark.
 func wrap(text string) (lines []string) {
 	const width = columns - indent - 3
 	for _, word := range strings.Fields(text) {
@@ -226,19 +222,10 @@ func wrap(text string) (lines []string) {
 	return lines
 }
 
-// Count returns a number of things, in words.
-func Count(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// errNotTold is the error of a server that answers a command, but without what was asked for, as an embedded server
-// does.
+// errNotTold is the error of a server whose reply lacks what was asked for. An embedded server replies so.
 var errNotTold = errors.New("the server does not tell")
 
-// because says in a few words why a command gave no answer.
+// because says in a few words why a command failed.
 func because(command string, err error) string {
 	text := serverText(err)
 	switch {
@@ -254,8 +241,8 @@ func because(command string, err error) string {
 	return fmt.Sprintf("%s: %.120s", command, text)
 }
 
-// serverText returns the text of an error without the arguments that a server repeats of an unknown command. The
-// command may be AUTH, and the arguments are cut off, so that a password in them may not be recognised.
+// serverText returns the text of an error without the arguments that a server repeats for an unknown command. If the command was AUTH,
+// they contain a password, perhaps cut off and therefore not recognised by Redact.
 func serverText(err error) string {
 	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
 	return text

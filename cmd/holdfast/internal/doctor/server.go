@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
-// server is one server, what it says about itself, and a lock that is its own.
+// server is one server, what it says about itself, and a lock that it has.
 type server struct {
 	e       *examination
 	addr    string
@@ -30,17 +30,17 @@ type server struct {
 	infoErr   error
 	config    map[string]string // CONFIG GET
 	configErr error
-	roundTrip time.Duration // the median; 0 if it is not known
+	roundTrip time.Duration // the median; 0 if unknown
 
 	name    string // of the lock
 	keys    keys.Set
 	fence   string // the key of the lock's fence counter
-	channel string // of a waiter for the lock
+	channel string // the channel of a waiter for the lock
 }
 
 const checkReachable = "check that it runs, and that programs that take locks can reach it"
 
-// discover finds the servers, and what they say about themselves. It returns what closes the clients that it made.
+// discover finds the servers, and loads what they say about themselves. The caller calls closeClients.
 func (e *examination) discover(ctx context.Context) (closeClients func()) {
 	var opened []*redis.Client
 	switch c := e.Client.(type) {
@@ -108,9 +108,9 @@ func (e *examination) discoverCluster(ctx context.Context, c *redis.ClusterClien
 type sentinelAnswer struct {
 	addr    string
 	err     error  // why it does not name the master, or nil
-	problem string // why the sentinels could not agree on a failover; "" if they could, or if this user may not ask
+	problem string // why the sentinels cannot agree on a failover; "" if they can, or if this user may not ask
 
-	downAfter       time.Duration // after which it considers the master down
+	downAfter       time.Duration // how long the master may be silent before the sentinel considers it down
 	failoverTimeout time.Duration
 	timesErr        error // why downAfter and failoverTimeout are not known, or nil
 
@@ -118,8 +118,8 @@ type sentinelAnswer struct {
 	replicas []string
 }
 
-// discoverBehindSentinels takes the master as programs reach it, and the replicas from the first sentinel that names the master. It
-// returns the clients that it made.
+// discoverBehindSentinels asks the sentinels, and takes the replicas from the first one that names the master. It returns the clients that
+// it made.
 func (e *examination) discoverBehindSentinels(ctx context.Context, master *redis.Client) (opened []*redis.Client) {
 	e.sentinels = make([]*sentinelAnswer, len(e.Sentinel.SentinelAddrs))
 	var asking sync.WaitGroup
@@ -142,7 +142,7 @@ func (e *examination) discoverBehindSentinels(ctx context.Context, master *redis
 	return opened
 }
 
-// ask asks the sentinel at addr about the master.
+// ask asks a sentinel about the master.
 func (e *examination) ask(ctx context.Context, addr string) *sentinelAnswer {
 	o, name := e.Sentinel, e.Sentinel.MasterName
 	client := redis.NewSentinelClient(&redis.Options{
@@ -174,14 +174,14 @@ func (e *examination) ask(ctx context.Context, addr string) *sentinelAnswer {
 	return s
 }
 
-// milliseconds parses a number of milliseconds, and returns 0 for any other text. It returns at most a day, which no TTL outlasts.
+// milliseconds parses a number of milliseconds. It returns 0 for any other text, and at most a day, which no TTL exceeds.
 func milliseconds(text string) time.Duration {
 	const most = 24 * time.Hour
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return time.Duration(min(max(n, 0), most.Milliseconds())) * time.Millisecond
 }
 
-// sameOptions returns the options of a client for another one, with one connection and no retries.
+// sameOptions returns a client's options for another client, which has one connection and does not retry.
 func sameOptions(rdb *redis.Client) *redis.Options {
 	o := *rdb.Options()
 	o.PoolSize, o.MinIdleConns, o.MaxRetries = 1, 0, -1
@@ -189,18 +189,18 @@ func sameOptions(rdb *redis.Client) *redis.Options {
 	return &o
 }
 
-// noNotifications switches off maintenance notifications. Otherwise each client would look up the server's name to prepare for them.
+// noNotifications switches off maintenance notifications, for which each client would look up the server's host name.
 func noNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone}
 }
 
-// settings are those that checks look at. None of them is secret.
+// settings are the settings that checks need. None of them is secret.
 var settings = []any{
 	"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save", "stop-writes-on-bgsave-error",
 	"min-replicas-to-write", "min-replicas-max-lag", "cluster-node-timeout",
 }
 
-// load asks for INFO and for settings. Its error says that the server cannot be reached.
+// load asks for INFO and for settings. It returns an error only if the server cannot be reached.
 func (s *server) load(ctx context.Context) error {
 	text, err := s.client.Info(ctx).Result()
 	if err != nil && !isAnswer(err) {
@@ -229,7 +229,7 @@ func (s *server) load(ctx context.Context) error {
 	return nil
 }
 
-// isAnswer reports whether an error is an answer of the server.
+// isAnswer reports whether an error is the server's reply.
 func isAnswer(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer)
@@ -246,13 +246,13 @@ func fields(text string) map[string]string {
 	return all
 }
 
-// number returns a field of INFO as a number, or 0.
-func (s *server) number(name string) int64 {
-	v, _ := strconv.ParseInt(s.info[name], 10, 64)
+// number returns a field of INFO as a number; 0 if it is missing.
+func (s *server) number(name string) int {
+	v, _ := strconv.Atoi(s.info[name])
 	return v
 }
 
-// setting returns a setting, from CONFIG GET or, if that has none, from a field of INFO.
+// setting returns a setting from CONFIG GET or, if that lacks it, from a field of INFO.
 func (s *server) setting(name, field string) (string, error) {
 	if v, ok := s.config[name]; ok {
 		return v, nil
@@ -263,13 +263,13 @@ func (s *server) setting(name, field string) (string, error) {
 	return "", cmp.Or(s.configErr, errNotTold)
 }
 
-// runID is random, and the server's own since its start.
+// runID returns the server's id, which it draws at random when it starts.
 func (s *server) runID() string { return s.info["run_id"] }
 
-// replicationID is what the server shares with its replicas.
+// replicationID returns the id that a master shares with its replicas.
 func (s *server) replicationID() string { return s.info["master_replid"] }
 
-// chooseLock chooses a lock that is on this server.
+// chooseLock chooses the name of a lock that is on this server.
 func (s *server) chooseLock(ctx context.Context) {
 	cluster, _ := s.e.Client.(*redis.ClusterClient)
 	for i := range 1000 {

@@ -11,15 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/sentinel"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// checkTopology checks what connects the servers. It reports whether they are all servers that locks are on.
+// checkTopology checks a Cluster or sentinels. complete is false if there are locks on servers other than those examined.
 func (e *examination) checkTopology(ctx context.Context) (found []Finding, complete bool) {
 	if e.mode == "sentinel" {
 		return checkSentinels(e.sentinels), true
 	}
 	if len(e.servers) == 0 {
-		return nil, true // it is reported that they cannot be reached
+		return nil, true // discover has reported that the servers cannot be reached
 	}
 	first := e.servers[0]
 	text, err := first.client.ClusterInfo(ctx).Result()
@@ -36,7 +38,7 @@ func (e *examination) checkTopology(ctx context.Context) (found []Finding, compl
 	}
 	masters := len(e.masters())
 	f := fine("topology", fmt.Sprintf("%s, %s, all slots served",
-		Count(int64(masters), "master"), Count(int64(len(e.servers)-masters), "replica")))
+		console.Count(masters, "master"), console.Count(len(e.servers)-masters, "replica")))
 	if field["cluster_state"] != "ok" || field["cluster_slots_ok"] != "16384" {
 		f = problem("topology", fmt.Sprintf("cluster_state %s, %s of 16384 slots served", field["cluster_state"], field["cluster_slots_ok"]),
 			"locks in the other slots, or all locks, can be neither acquired nor renewed",
@@ -45,7 +47,7 @@ func (e *examination) checkTopology(ctx context.Context) (found []Finding, compl
 	return []Finding{f.on(addrs(e.servers)...)}, true
 }
 
-// checkSentinels checks that sentinels can agree on a failover, and that programs can learn of it.
+// checkSentinels checks that the sentinels can agree on a failover, and that programs can learn of it.
 func checkSentinels(all []*sentinelAnswer) (found []Finding) {
 	var answering []string // the addresses of the sentinels that answer
 	trouble, why := "", ""
@@ -62,7 +64,7 @@ func checkSentinels(all []*sentinelAnswer) (found []Finding) {
 			why += fmt.Sprintf("; %s: %s", s.addr, because("SENTINEL", s.err))
 		}
 	}
-	saw := fmt.Sprintf("%d of %s in the URL answer", len(answering), Count(int64(len(all)), "sentinel"))
+	saw := fmt.Sprintf("%d of %s in the URL answer", len(answering), console.Count(len(all), "sentinel"))
 	f := fine("topology", saw)
 	switch {
 	case trouble != "":
@@ -77,7 +79,7 @@ func checkSentinels(all []*sentinelAnswer) (found []Finding) {
 	return append(found, f.on(answering...))
 }
 
-// checkIdentity checks that all connections lead to the same server. Through a load balancer they may not.
+// checkIdentity checks that all connections lead to the same server. Behind a load balancer they may not.
 func (e *examination) checkIdentity(ctx context.Context) []Finding {
 	if e.mode != "server" || len(e.servers) == 0 {
 		return nil
@@ -106,16 +108,15 @@ func (e *examination) checkIdentity(ctx context.Context) []Finding {
 }
 
 const (
-	// takeover is the time, with a margin, from when a master is considered down until programs renew their leases on the next one.
+	// takeover is the time from when a master is considered down until programs renew their leases on the next master, with a margin.
 	// TestALeaseOutlastsFailoversWithOneReplica in tests/topology measures it.
 	takeover = 5 * time.Second
 	// killAfter is the default of --kill-after.
 	killAfter = 5 * time.Second
-	// longRetry is the longest time between two attempts at a failover that needs no note.
+	// longRetry is the time between two attempts at a failover above which a note says so.
 	longRetry = time.Minute
 )
 
-// checkFailover checks that leases outlast a failover.
 func (e *examination) checkFailover() (found []Finding) {
 	var down, timeout time.Duration
 	var told []string
@@ -158,10 +159,10 @@ func (e *examination) checkFailover() (found []Finding) {
 	return found
 }
 
-// judgeFailover compares a TTL with the time until a failed master is considered down. A third of the TTL may have passed since the
-// latest renewal when the master fails.
+// judgeFailover compares the TTL with the time until a failed master is considered down. When the master fails, a third of the TTL may have
+// passed since the latest renewal.
 func judgeFailover(setting, set string, down, ttl time.Duration) Finding {
-	const step = 500 * time.Millisecond // of a setting that is recommended
+	const step = 500 * time.Millisecond // recommended settings are multiples of it
 	needs := func(more time.Duration) time.Duration { return (down + takeover + more) * 3 / 2 }
 	saw := fmt.Sprintf("%s %d, TTL %s", setting, down.Milliseconds(), ttl)
 	switch {

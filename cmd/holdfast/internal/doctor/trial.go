@@ -11,26 +11,24 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
 const (
-	// trialTTL is how long a lock of the trial outlives a doctor that dies.
-	trialTTL = 3 * time.Second
-	// timings is how often an operation is timed, if that does not take longer than timingTime.
-	timings    = 100
+	trialTTL   = 3 * time.Second // how long a lock of the trial outlives a doctor that dies
+	timings    = 100             // how often acquire and release are timed, within timingTime
 	timingTime = time.Second
 	handovers  = 5
-	// slow is longer than any notified hand-over takes, and shorter than waiters wait before they look by themselves. If two are slow, that
-	// is no accident.
+	// slow is longer than a notified hand-over takes, and shorter than the time after which a waiter looks at the lock by itself. Two slow
+	// hand-overs are taken for a fault.
 	slow = trialTTL / 4
 )
 
-// checkTrial takes a lock through all that it can go through, and times it.
+// checkTrial acquires, extends, releases and hands over a lock, and measures how long that takes.
 func (s *server) checkTrial(ctx context.Context) []Finding {
 	holder, err := s.e.locks()
 	if err != nil {
-		return nil // impossible: reach made a client in the same way
+		return nil // impossible, because reach has made a client in the same way
 	}
 	waiter, err := s.e.locks()
 	if err != nil {
@@ -49,7 +47,7 @@ func (s *server) checkTrial(ctx context.Context) []Finding {
 		}
 		return errors.Join(err, lease.Release(ctx))
 	}
-	err = cycle(true) // connects, and loads the scripts
+	err = cycle(true) // not timed: it connects, and loads the scripts
 	var took []time.Duration
 	for began := time.Now(); err == nil && len(took) < timings && time.Since(began) < timingTime; {
 		sent := time.Now()
@@ -65,19 +63,19 @@ func (s *server) checkTrial(ctx context.Context) []Finding {
 		return []Finding{latency, s.failedTrial(err)}
 	}
 	if late := len(handed) - 2; late >= 0 && handed[late] > slow {
-		return []Finding{latency, warning("trial", fmt.Sprintf("waiters got a released lock only after %s", format.Duration(handed[late])),
+		return []Finding{latency, warning("trial", fmt.Sprintf("waiters got a released lock only after %s", console.Duration(handed[late])),
 			"waiters are not notified: they try when the lease may have expired, or poll",
 			"see pubsub, acl and latency")}
 	}
 	return []Finding{latency, fine("trial", fmt.Sprintf("%s acquired and released; handed over in %s",
-		Count(int64(len(took)), "lock"), format.Duration(handed[len(handed)/2])))}
+		console.Count(len(took), "lock"), console.Duration(handed[len(handed)/2])))}
 }
 
 // messageTime is how long a message may take to arrive.
 const messageTime = 3 * time.Second
 
-// checkPubSub subscribes to a channel and publishes a message, as happens for a waiter and by a release. The trial does not show whether
-// that works: waiters that are not notified poll.
+// checkPubSub subscribes to a channel as a waiter does, and publishes a message as a release does. The trial would not show that
+// notifications are lost, because then waiters poll.
 func (s *server) checkPubSub(ctx context.Context) Finding {
 	subscribe, publish := s.client.Subscribe, s.client.Publish
 	if s.e.mode == "cluster" {
@@ -102,11 +100,11 @@ func (s *server) checkPubSub(ctx context.Context) Finding {
 	if _, err := ps.ReceiveTimeout(ctx, messageTime); err != nil {
 		return failed(because("the server has the subscription, but a message does not arrive", err))
 	}
-	return fine("pubsub", "a message arrives after "+format.Duration(time.Since(sent)))
+	return fine("pubsub", "a message arrives after "+console.Duration(time.Since(sent)))
 }
 
-// handOver makes one client wait for a lock that the other holds, several times. It returns how long it took from the
-// release until the waiter had the lock, sorted.
+// handOver hands a lock over from one client to the other, several times. It returns the times from the release until the waiter had the
+// lock, sorted.
 func handOver(ctx context.Context, locks [2]*holdfast.Lock) (took []time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 4*trialTTL)
 	defer cancel()
@@ -144,7 +142,7 @@ func handOver(ctx context.Context, locks [2]*holdfast.Lock) (took []time.Duratio
 	return took, nil
 }
 
-// awaitWaiter waits until somebody waits for the lock, but not for long: a waiter that polls is not in the queue.
+// awaitWaiter waits until a waiter is in the lock's queue. It gives up soon, because a waiter that polls never is.
 func awaitWaiter(ctx context.Context, l *holdfast.Lock) {
 	for end := time.Now().Add(trialTTL / 4); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if s, err := l.Status(ctx); err != nil || !s.Held() || s.Waiting > 0 {
@@ -153,7 +151,7 @@ func awaitWaiter(ctx context.Context, l *holdfast.Lock) {
 	}
 }
 
-// failedTrial returns the finding of a trial that failed. It leaves out the name of the trial's lock, which says nothing to people.
+// failedTrial returns the finding of a trial that failed. It leaves out the name of the trial's lock, which means nothing to people.
 func (s *server) failedTrial(err error) Finding {
 	remedy := "see the server's log, and the other findings"
 	var server *holdfast.ServerError
@@ -167,7 +165,7 @@ func (s *server) failedTrial(err error) Finding {
 	return problem("trial", saw, "programs that take locks here fail in the same way", remedy)
 }
 
-// trialRemedies are what to do about a failed trial, by the server's error code.
+// trialRemedies says what to do about a failed trial, by the server's error code.
 var trialRemedies = map[string]string{
 	"BADFENCE":   "see what set the fence counter, and delete it if no other program uses it",
 	"READONLY":   "connect to the master, or through Sentinel or Cluster",
@@ -178,14 +176,14 @@ var trialRemedies = map[string]string{
 	"MISCONF":    "check the server's disk",
 }
 
-// judgeLatency compares how long an acquire and a release take with the TTL of a lease.
+// judgeLatency compares the time that an acquire and a release take with the TTL.
 func judgeLatency(roundTrip time.Duration, took []time.Duration, ttl time.Duration) Finding {
 	slices.Sort(took)
 	slowest := took[len(took)*99/100]
 	saw := fmt.Sprintf("round trip %s; acquire and release %s, p99 %s",
-		format.Duration(roundTrip), format.Duration(took[len(took)/2]), format.Duration(slowest))
+		console.Duration(roundTrip), console.Duration(took[len(took)/2]), console.Duration(slowest))
 	const remedy = "SLOWLOG GET and LATENCY DOCTOR on the server; a longer TTL; a nearer server"
-	// A renewal is sent after a third of the TTL, and retried until the deadline.
+	// A renewal is sent when a third of the TTL has passed, and retried until the deadline.
 	switch {
 	case slowest > ttl/3:
 		return problem("latency", saw,

@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-// Exit codes of holdfast, besides those of the commands that it runs. 64 to 78 are those of sysexits.h, 124 to 127
-// those of timeout(1) and shells.
+// Exit codes of holdfast itself. 64 to 78 are those of sysexits.h, 124 to 127 those of timeout(1) and shells.
 const (
 	None         = 1 // the answer to a question is nobody, or nothing
 	Usage        = 64
@@ -34,7 +33,7 @@ const (
 	Signal       = 128 // plus the signal's number
 )
 
-// Help says what the exit codes mean. They do not change; new ones may be added.
+// Help says what the exit codes mean. New ones may be added; the existing ones do not change.
 const Help = `The exit code of run and elect is that of the command, or 128+N if signal N killed it. Otherwise:
     0  done; of a question, yes
     1  the answer to a question is nobody, or nothing; of demo and doctor, something
@@ -59,7 +58,7 @@ const Help = `The exit code of run and elect is that of the command, or 128+N if
   129  HUP, 130 INT, 131 QUIT, 141 PIPE, 143 TERM: a signal ended holdfast
 `
 
-// Error is an error that ends holdfast with an exit code. If Err is nil, the user has been told everything.
+// Error is an error that ends holdfast with an exit code. Err is nil if there is nothing left to tell the user.
 type Error struct {
 	Code int
 	Err  error
@@ -85,16 +84,7 @@ func Usagef(format string, args ...any) *Error { return Errorf(Usage, format, ar
 // Configf returns an error for values that cannot be used, or not together.
 func Configf(format string, args ...any) *Error { return Errorf(Config, format, args...) }
 
-// As returns err as an *Error: it is Internal if err carries no other code.
-func As(err error) *Error {
-	var exit *Error
-	if errors.As(err, &exit) {
-		return exit
-	}
-	return &Error{Internal, err}
-}
-
-// Of returns err as an *Error: that which it carries, or OfLibrary's.
+// Of returns the *Error that err carries, or else OfLibrary's.
 func Of(err error) *Error {
 	var exit *Error
 	if errors.As(err, &exit) {
@@ -103,8 +93,7 @@ func Of(err error) *Error {
 	return OfLibrary(err)
 }
 
-// OfLibrary gives an error of the library, or of a signal, its exit code. The errors of contexts have codes that depend on the command;
-// they get Unavailable.
+// OfLibrary gives an error of the library, or of a signal, its exit code. Every other error gets Unavailable.
 func OfLibrary(err error) *Error {
 	code := Unavailable
 	var sig signals.Error
@@ -125,8 +114,8 @@ func OfLibrary(err error) *Error {
 	return &Error{code, err}
 }
 
-// OfOutput gives a failed write to standard output its exit code. If nobody reads the output any more, holdfast ends
-// as a program that SIGPIPE kills.
+// OfOutput gives a failed write to standard output its exit code. If the output's reader has gone, holdfast ends as if SIGPIPE had
+// killed it.
 func OfOutput(err error) *Error {
 	if errors.Is(err, syscall.EPIPE) {
 		return &Error{Signal + int(syscall.SIGPIPE), nil}

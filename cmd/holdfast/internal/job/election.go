@@ -10,19 +10,20 @@ import (
 	"github.com/holdfast-go/holdfast/election"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 )
 
 // Terms says how many terms a candidate leads.
 type Terms struct {
-	Again bool // campaign again after the command has ended by itself
-	Most  int  // 0: no bound
+	Again bool // campaign again even if the command has ended by itself
+	Most  int  // the maximum; 0 for no bound
 }
 
-// InElection campaigns, and runs the job while it leads: for one term after another, as terms says.
+// InElection campaigns, and runs the job while it leads, for as many terms as terms allows.
 func (r *Run) InElection(ctx context.Context, j *Job, election *election.Election, terms Terms) *exitcode.Error {
-	// A server that cannot be reached now is an error; later, it is an outage to be waited out.
+	// A server that cannot be reached now is an error. Later, the campaign waits until an outage is over.
 	if _, err := election.Status(ctx); err != nil {
-		return r.Failure(err)
+		return r.failure(err)
 	}
 	if exit := r.reserve(); exit != nil {
 		return exit
@@ -61,16 +62,15 @@ func (t Terms) continues(outcome Outcome, code int) bool {
 	return t.Again && !interrupted && code != exitcode.NotRunnable && code != exitcode.NotFound
 }
 
-// candidate is a source of terms.
+// candidate is a source whose leases are the terms of an election.
 type candidate struct {
 	*borrowed
 	run      *Run
 	election *election.Election
 	cancel   context.CancelFunc // ends the campaign
-	elected  time.Time          // when the last term began
+	elected  time.Time          // when the latest term began
 }
 
-// newCandidate begins to campaign.
 func newCandidate(ctx context.Context, r *Run, e *election.Election) *candidate {
 	c := &candidate{run: r, election: e}
 	ctx, c.cancel = context.WithCancel(ctx)
@@ -78,18 +78,16 @@ func newCandidate(ctx context.Context, r *Run, e *election.Election) *candidate 
 	return c
 }
 
-// withdraw ends the campaign.
 func (c *candidate) withdraw() {
 	c.cancel()
 	c.giveBack(election.ErrResign)
 	<-c.over
 }
 
-// termPause is the least time between the starts of two terms, so that a command that fails at once is not restarted
-// in a tight loop.
+// termPause is the minimum time between the beginnings of two terms, so that a command that fails at once is not restarted in a tight loop.
 const termPause = time.Second
 
-// acquire resigns, and returns the next term.
+// acquire resigns from the present term, if there is one, and returns the next.
 func (c *candidate) acquire(ctx context.Context) (*holdfast.Lease, error) {
 	if c.lent {
 		select {
@@ -106,13 +104,13 @@ func (c *candidate) acquire(ctx context.Context) (*holdfast.Lease, error) {
 
 func (c *candidate) release(lease *holdfast.Lease) error { return lease.Release(context.Background()) }
 
-func (c *candidate) refused(_ context.Context, err error) *exitcode.Error { return c.run.Failure(err) }
+func (c *candidate) refused(_ context.Context, err error) *exitcode.Error { return c.run.failure(err) }
 
 func (c *candidate) waiting() string {
 	return fmt.Sprintf("campaigning for %q; no command was running", c.run.Name)
 }
 
-// tellWaiting says who leads, until ctx ends.
+// tellWaiting tells who leads, now and after every change, until ctx ends.
 func (c *candidate) tellWaiting(ctx context.Context) {
 	r := c.run
 	for status, err := range c.election.Watch(ctx) {
@@ -120,10 +118,10 @@ func (c *candidate) tellWaiting(ctx context.Context) {
 		switch {
 		case err != nil:
 			r.Console.Notef("campaigning for %q: %v", r.Name, err)
-		case leads && r.isQuorum(): // does not know its waiters
-			r.Console.Notef("campaigning for %q, led by %s", r.Name, Describe(leader, status.Key))
+		case leads && r.Servers.AreQuorum(): // does not know its waiters
+			r.Console.Notef("campaigning for %q, led by %s", r.Name, lockstatus.Describe(leader, status.Key))
 		case leads:
-			r.Console.Notef("campaigning for %q, led by %s; %d waiting", r.Name, Describe(leader, status.Key), status.Waiting)
+			r.Console.Notef("campaigning for %q, led by %s; %d waiting", r.Name, lockstatus.Describe(leader, status.Key), status.Waiting)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestHoldersAreDescribed(t *testing.T) {
 		{[]holdfast.Holder{{Name: "k\n", Foreign: true}}, `another program (key of k\n)`},
 		{[]holdfast.Holder{{Name: "k", Foreign: true, TTL: -1}}, "another program (key of k, which has no expiry)"},
 	} {
-		if got := describeAll(c.holders, func(name string) string { return "of " + name }); got != c.want {
+		if got := describe(c.holders, func(name string) string { return "of " + name }); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}

@@ -15,39 +15,34 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
 )
 
-// execution is a command that runs under a lease.
 type execution struct {
 	run   *Run
 	job   *Job
 	lease *holdfast.Lease
-	// keptUntil is the time until which --min-hold keeps the lock.
-	keptUntil time.Time
 
-	kept *keeper.Job
-	lost error // why the lease was lost, or nil
-	told bool  // a signal that asks programs to end was passed on
+	keptUntil time.Time // until when --min-hold keeps the lock
+	kept      *keeper.Job
+	lost      error // why the lease was lost, or nil
+	told      bool  // a signal that asks programs to end was passed on
 
 	terminal *tty.Terminal // nil if there is none
-	group    int           // our process group
-	shares   bool          // the command shares the foreground of the terminal with us
+	group    int           // the process group of holdfast
+	shares   bool          // the command shares the terminal's foreground with holdfast
 }
 
 // execute runs the command until its last process has ended.
 func (x *execution) execute(env []string) (keeper.Event, error) {
-	streams := x.run.Streams
-	kept, err := keeper.Start(keeper.Spec{
-		Path: x.job.path, Args: x.job.Args, Env: env,
-		Stdin: streams.In, Stdout: streams.Out, Stderr: streams.Err,
-		OnLost: x.job.OnLost, KillAfter: x.job.KillAfter, MaxRuntime: x.job.MaxRuntime,
-	})
+	streams, spec := x.run.Streams, x.job.Spec
+	spec.Env, spec.Stdin, spec.Stdout, spec.Stderr = env, streams.In, streams.Out, streams.Err
+	kept, err := keeper.Start(spec)
 	if err != nil {
 		return keeper.Event{}, err
 	}
 	x.kept, x.group, x.terminal = kept, tty.OwnGroup(), tty.Open()
 	defer x.terminal.Close()
 	signals.AllowTerminalFromBackground()
-	// If only one of them is a terminal, the command may be in a pipe with a pager or an editor that uses the terminal.
-	// Then the command gets the foreground only when it asks for it.
+	// If only one of the two is a terminal, the command may be in a pipe with a pager or an editor that uses the terminal. Then the
+	// command gets the foreground only when it asks for it.
 	x.shares = console.IsTerminal(streams.In) && console.IsTerminal(streams.Out)
 	if x.shares {
 		x.terminal.Pass(x.group, kept.PID)
@@ -56,15 +51,15 @@ func (x *execution) execute(env []string) (keeper.Event, error) {
 
 	lost := x.lease.Done()
 	deadline := x.lease.Deadline()
-	if x.lost = x.lease.Err(); x.lost != nil { // since it was acquired
+	if x.lost = x.lease.Err(); x.lost != nil {
 		lost = nil
 		kept.Lost()
 	} else {
 		kept.Release(deadline)
-		x.run.Console.Detailf("running %s, pid %d", x.job.path, kept.PID)
+		x.run.Console.Detailf("running %s, pid %d", x.job.Path, kept.PID)
 	}
 
-	// The library renews the lease. A renewal shows by a later deadline.
+	// The library renews the lease. A later deadline shows a renewal.
 	tick := time.NewTicker(min(max(x.job.TTL/30, 5*time.Millisecond), 250*time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -90,14 +85,14 @@ func (x *execution) execute(env []string) (keeper.Event, error) {
 	}
 }
 
-// awaitKeeper waits for the keeper to exit. The lock may be released before that, as nothing of the job runs any more.
+// awaitKeeper waits for the keeper to exit. The lock may be released earlier, because the keeper is all that is left of the job.
 func (x *execution) awaitKeeper() {
 	if x.kept != nil {
 		x.kept.Wait()
 	}
 }
 
-// lose has the keeper do what --on-lost says. If the deadline came near, the keeper has done so already.
+// lose makes the keeper do what --on-lost says. Shortly before the deadline, the keeper does so by itself.
 func (x *execution) lose(cause error) {
 	x.lost = cause
 	x.kept.Lost()
@@ -110,9 +105,9 @@ func (x *execution) lose(cause error) {
 	}
 }
 
-// letGo asks the command to end, because an operator asks the holder to let go.
+// letGo sends TERM to the command when an operator asks the holder to let go.
 func (x *execution) letGo(e holdfast.LeaseEvent) {
-	if e.Fence != x.lease.Fence() { // of an earlier term
+	if e.Fence != x.lease.Fence() { // the request is about an earlier term
 		return
 	}
 	after := ""
@@ -123,7 +118,7 @@ func (x *execution) letGo(e holdfast.LeaseEvent) {
 	x.kept.Signal(int(syscall.SIGTERM))
 }
 
-// handle handles an event of the keeper.
+// handle tells the user of an event of the keeper, and follows the command when that was stopped.
 func (x *execution) handle(ev keeper.Event) {
 	c := x.run.Console
 	switch ev.Kind {
@@ -131,7 +126,7 @@ func (x *execution) handle(ev keeper.Event) {
 		x.stopAlong(ev.Signal)
 	case keeper.Losing:
 		c.Notef("lock %q on %s has not been renewed, and expires at %s (--on-lost=%s)",
-			x.run.Name, x.run.report.Server, x.lease.Deadline().Format("15:04:05.000"), x.job.OnLost)
+			x.run.Name, x.run.Servers.Addr(), x.lease.Deadline().Format("15:04:05.000"), x.job.OnLost)
 	case keeper.Overtime:
 		c.Detailf("--max-runtime %s is over; ending the command", x.job.MaxRuntime)
 	case keeper.Leftover:
@@ -141,7 +136,6 @@ func (x *execution) handle(ev keeper.Event) {
 	}
 }
 
-// passOn passes a signal on to the command.
 func (x *execution) passOn(sig os.Signal) {
 	switch {
 	case signals.Continues(sig):
@@ -152,7 +146,7 @@ func (x *execution) passOn(sig os.Signal) {
 	}
 }
 
-// stopAlong stops us after the command was stopped, so that a shell that waits for us notices.
+// stopAlong stops holdfast after the command was stopped, so that a shell that waits for holdfast notices.
 func (x *execution) stopAlong(sig int) {
 	if x.terminal == nil {
 		return
@@ -166,13 +160,12 @@ func (x *execution) stopAlong(sig int) {
 	}
 	x.terminal.Pass(x.kept.PID, x.group)
 	signals.StopGroup()
-	// A stop does not reach all threads at once. If no shell could continue us, the system ignores the stop, and ^Z
-	// has no effect.
+	// A stop does not reach all threads at once. If no shell could continue holdfast, the system ignores the stop, and ^Z has no effect.
 	time.Sleep(10 * time.Millisecond)
 	x.resume()
 }
 
-// resume continues the command, in the foreground if we are there.
+// resume continues the command, in the foreground if holdfast is there.
 func (x *execution) resume() {
 	if x.shares {
 		x.terminal.Pass(x.group, x.kept.PID)

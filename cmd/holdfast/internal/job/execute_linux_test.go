@@ -50,8 +50,8 @@ func jobOf(t *testing.T, script string, policy keeper.Policy) (*Run, *Job) {
 		Name: "job", Console: console.New(io.Discard, console.Quiet), Servers: &connect.Servers{},
 		Streams: Streams{os.Stdin, os.Stdout, os.Stderr},
 	}
-	j := &Job{TTL: 15 * time.Second, Command: Command{
-		Args: []string{script}, Shell: true, OnLost: policy, KillAfter: 50 * time.Millisecond, LostCode: exitcode.Lost,
+	j := &Job{TTL: 15 * time.Second, Shell: true, LostCode: exitcode.Lost, Spec: keeper.Spec{
+		Args: []string{script}, OnLost: policy, KillAfter: 50 * time.Millisecond,
 	}}
 	if exit := j.Prepare(); exit != nil {
 		t.Fatal(exit)
@@ -197,7 +197,7 @@ func jobIn(dir string) (keeper int, job []int) {
 	return keeper, job
 }
 
-// await waits for what has to happen, for at most a minute.
+// await waits until happened returns true, for at most a minute.
 func await(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	for began := time.Now(); !happened(); time.Sleep(5 * time.Millisecond) {

@@ -4,31 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/once"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 )
-
-// Kind is a kind of lock.
-type Kind struct {
-	Make func(locks *connect.Locks, option holdfast.Option, wait holdfast.WaitOption) *holdfast.Lock
-	// Several reports whether several runs can hold the lock at once.
-	Several bool
-	// Foreign is the flag by which the lock is shared with other programs; "" if it is not.
-	Foreign string
-}
 
 // Wait is how long to wait for a lock. 0 is a single try.
 type Wait time.Duration
 
-// Forever waits for as long as it takes.
+// Forever waits until the lock is granted.
 const Forever Wait = -1
 
-// option bounds a wait that began then.
+// option limits a wait to what is left of w, counted from began.
 func (w Wait) option(began time.Time) holdfast.WaitOption {
 	if w < 0 {
 		return holdfast.Options()
@@ -36,30 +30,28 @@ func (w Wait) option(began time.Time) holdfast.WaitOption {
 	return holdfast.Wait(max(time.Until(began.Add(time.Duration(w))), 0))
 }
 
-// OnBusy is what a run does if somebody else holds the lock.
-type OnBusy struct {
-	Skip  bool // exit with 0
-	Code  int  // otherwise, the exit code
-	Quiet bool // say nothing
-}
-
-// Lock is the source of a run's only lease: a lock.
+// Lock is the source of a run's only lease.
 type Lock struct {
-	Run    *Run
-	Kind   Kind
-	Option holdfast.Option
-	KeyOf  func(name string) string // returns the key of the lock of a name, which is another one if Kind is foreign; "" if there is none
-	Wait   Wait
-	OnBusy OnBusy
-	Began  time.Time // when the wait began
+	Run     *Run
+	Make    func(wait holdfast.WaitOption) *holdfast.Lock
+	Once    func(wait holdfast.WaitOption) *once.Job // the job that is completed once in a window; nil for other runs
+	Several bool                                     // several runs can hold the lock at once
+	Foreign bool                                     // the lock is shared with other programs, by its key
+	KeyOf   func(name string) string                 // returns the key of the lock of a name; "" if the name is invalid
+	Wait    Wait
+	Began   time.Time // when the wait began
 
-	met string // the error of which acquire has told the user
+	// What to do if others hold the lock: exit with 0, or else with BusyCode.
+	SkipIfBusy bool
+	BusyCode   int
+
+	met string // the error that acquire has reported to the user
 }
 
-// lock makes the lock. What is left of Wait bounds an acquire from now on.
-func (l *Lock) lock() *holdfast.Lock {
-	return l.Kind.Make(l.Run.Locks, l.Option, l.Wait.option(l.Began))
-}
+// lock makes the lock. Its limit for waiting is what is left of Wait.
+func (l *Lock) lock() *holdfast.Lock { return l.Make(l.Wait.option(l.Began)) }
+
+func (l *Lock) quiet() bool { return l.Run.Console.Level() == console.Quiet }
 
 func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 	if l.Wait == 0 {
@@ -71,7 +63,7 @@ func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 		if l.Wait < 0 || left <= 0 || !errors.Is(err, holdfast.ErrUnavailable) || exec.Hopeless(err) || ctx.Err() != nil {
 			return lease, err
 		}
-		if l.met == "" && !l.OnBusy.Quiet {
+		if l.met == "" && !l.quiet() {
 			l.met = err.Error()
 			l.Run.Console.Notef("%v; trying again for %s (--wait)", l.Run.Servers.Explain(err), left.Round(time.Second))
 		}
@@ -93,25 +85,17 @@ func (l *Lock) tellWaiting(ctx context.Context) {
 	status, err := l.lock().Status(ctx)
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrQuarantine): // acquire says so
+	case errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrQuarantine): // acquire reports it
 	case err != nil:
 		r.Console.Notef("waiting for %s: %v", r.title(), err)
 	case !status.Held():
 		r.Console.Notef("waiting for %s, which is being handed over", r.title())
-	case r.isQuorum(): // does not know its waiters
-		r.Console.Notef("waiting for %s, held by %s", r.title(), l.describe(status.Holders))
+	case r.Servers.AreQuorum(): // does not know its waiters
+		r.Console.Notef("waiting for %s, held by %s", r.title(), describe(status.Holders, l.KeyOf))
 	default:
-		waiting := max(status.Waiting, 1) // this one may not be queued yet
-		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), l.describe(status.Holders), waiting)
+		waiting := max(status.Waiting, 1) // this process may not be in the queue yet
+		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), describe(status.Holders, l.KeyOf), waiting)
 	}
-}
-
-func (l *Lock) describe(holders []holdfast.Holder) string {
-	keyOf := l.KeyOf
-	if l.Kind.Foreign != "" {
-		keyOf = func(name string) string { return name }
-	}
-	return describeAll(holders, keyOf)
 }
 
 func (l *Lock) refused(ctx context.Context, err error) *exitcode.Error {
@@ -125,21 +109,21 @@ func (l *Lock) refused(ctx context.Context, err error) *exitcode.Error {
 	holders, waiting := l.holders(ctx, held)
 	if l.Wait > 0 {
 		return l.busy(holders, waiting,
-			fmt.Sprintf("after --wait %s, %s on %s is still held by", time.Duration(l.Wait), r.title(), r.report.Server))
+			fmt.Sprintf("after --wait %s, %s on %s is still held by", time.Duration(l.Wait), r.title(), r.Servers.Addr()))
 	}
 	name := held.Name
-	if l.Kind.Foreign != "" { // such a lock is named by its key
+	if l.Foreign { // its name in the library is its key
 		name = r.Name
 	}
-	what := fmt.Sprintf("lock %q on %s", name, r.report.Server)
-	if l.Kind.Several && waiting > 0 { // they may be why it was not granted
+	what := fmt.Sprintf("lock %q on %s", name, r.Servers.Addr())
+	if l.Several && waiting > 0 { // the waiters may be the reason for the refusal
 		what += fmt.Sprintf(", with %d waiting,", waiting)
 	}
 	return l.busy(holders, waiting, what+" is held by")
 }
 
-// holders returns all holders of a lock that was refused, and how many wait for it. The refusal names only one of the
-// holders, and none if the lock was kept for those who wait.
+// holders returns all holders of a lock that was refused, and the number of waiters. The refusal itself names at most one holder, and none
+// if the lock was kept for waiters.
 func (l *Lock) holders(ctx context.Context, refused *holdfast.HeldError) (all []holdfast.Holder, waiting int) {
 	lock := l.lock()
 	if len(l.Run.Also) > 0 {
@@ -147,7 +131,7 @@ func (l *Lock) holders(ctx context.Context, refused *holdfast.HeldError) (all []
 	}
 	status, err := lock.Status(ctx)
 	unnamed := refused.Holder.Identity == "" && !refused.Holder.Foreign
-	if err == nil && (l.Kind.Several || unnamed) {
+	if err == nil && (l.Several || unnamed) {
 		return status.Holders, status.Waiting
 	}
 	if unnamed {
@@ -156,47 +140,64 @@ func (l *Lock) holders(ctx context.Context, refused *holdfast.HeldError) (all []
 	return []holdfast.Holder{refused.Holder}, status.Waiting
 }
 
-// busy returns how to exit if others hold the lock, and so many wait for it. heldBy is the beginning of a sentence.
+func longest(holders []holdfast.Holder) holdfast.Holder {
+	return slices.MinFunc(holders, func(a, b holdfast.Holder) int { return a.Since.Compare(b.Since) })
+}
+
+// describe describes the holders of a lock, or of several locks, in a few words.
+func describe(holders []holdfast.Holder, keyOf func(name string) string) string {
+	if len(holders) == 0 {
+		return "a holder that is handing it over"
+	}
+	first := longest(holders)
+	text := lockstatus.Describe(first, keyOf(first.Name))
+	if others := len(holders) - 1; others > 0 {
+		text += " and " + console.Count(others, "other")
+	}
+	return text
+}
+
+// busy returns the exit code for a lock that others hold, and records the outcome. heldBy is the beginning of a sentence.
 func (l *Lock) busy(holders []holdfast.Holder, waiting int, heldBy string) *exitcode.Error {
 	r := l.Run
 	if len(holders) > 0 {
-		r.report.Holder = NewHolder(longest(holders), waiting)
+		r.report.Holder = lockstatus.NewAwaited(longest(holders), waiting)
 	}
-	if l.OnBusy.Skip {
+	if l.SkipIfBusy {
 		r.report.Outcome = Skipped
-		r.tellf("%s %s; skipped", heldBy, l.describe(holders))
+		r.tellf("%s %s; skipped", heldBy, describe(holders, l.KeyOf))
 		return &exitcode.Error{}
 	}
 	r.report.Outcome = Busy
-	if l.OnBusy.Quiet {
-		return &exitcode.Error{Code: l.OnBusy.Code}
+	if l.quiet() {
+		return &exitcode.Error{Code: l.BusyCode}
 	}
-	return exitcode.Errorf(l.OnBusy.Code, "%s %s; the command was not run", heldBy, l.describe(holders))
+	return exitcode.Errorf(l.BusyCode, "%s %s; the command was not run", heldBy, describe(holders, l.KeyOf))
 }
 
-// failure is Run.Failure, with advice about foreign locks.
+// failure is Run.failure, with advice about foreign locks. It does not repeat an error that acquire has reported.
 func (l *Lock) failure(err error) *exitcode.Error {
 	r := l.Run
-	exit := r.Failure(err)
+	exit := r.failure(err)
 	if err.Error() == l.met {
 		r.report.Error = exit.Err.Error()
-		r.Console.Notef("gave up on %s on %s after --wait %s; the command was not run", r.title(), r.report.Server, time.Duration(l.Wait))
+		r.Console.Notef("gave up on %s on %s after --wait %s; the command was not run", r.title(), r.Servers.Addr(), time.Duration(l.Wait))
 		exit.Err = nil
 	}
 	var server *holdfast.ServerError
 	aboutKey := errors.Is(err, holdfast.ErrMismatch) && !(errors.As(err, &server) && server.Code == "BADFENCE")
-	if aboutKey && l.Kind.Foreign != "" {
+	if aboutKey && l.Foreign {
 		exit.Err = fmt.Errorf("%w; all programs that share a lock use one form: "+
 			"--key is for a string, --redisson for the hash of Redisson's RLock", err)
 	}
 	return exit
 }
 
-// nested refuses a plain run that would wait for a lock of a job that it is in, because that job waits for the run. The fence tells
-// this lock from one of the same name on another server or under another prefix. nested ignores errors.
+// nested refuses a plain run within a job that holds the same lock: the job would wait for the run, and the run for the job. The fence
+// tells this lock from one of the same name on another server or under another prefix. nested ignores errors.
 func (l *Lock) nested(ctx context.Context) *exitcode.Error {
 	r := l.Run
-	if l.Kind.Several || l.Kind.Foreign != "" || l.Wait == 0 {
+	if l.Several || l.Foreign || l.Wait == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -212,10 +213,10 @@ func (l *Lock) nested(ctx context.Context) *exitcode.Error {
 			holder, _ := status.Holder()
 			if holder.Fence == fence {
 				return exitcode.Errorf(exitcode.Usage, "lock %q on %s is held for the job that this run is in, so the run would wait for "+
-					"itself; give both runs the same --owner ID, or this one another NAME", name, r.report.Server)
+					"itself; give both runs the same --owner ID, or this one another NAME", name, r.Servers.Addr())
 			}
 			if known = err != nil || holder.Grant == "" || holder.Fence != 0; !known {
-				time.Sleep(100 * time.Millisecond) // the job has begun just now
+				time.Sleep(100 * time.Millisecond) // the grant is new, and its fence is not stored yet
 			}
 		}
 	}

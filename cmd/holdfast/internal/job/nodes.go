@@ -11,14 +11,16 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/printable"
 	"github.com/holdfast-go/holdfast/quorum"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 )
 
-// nodeTime is how long after a grant tellNodes looks at the nodes, which may only be slow until then, and how long it waits for one.
+// nodeTime is how long after a grant tellNodes looks at the nodes, since slow ones may still answer, and how long it waits for a node.
 const nodeTime = time.Second
 
-// tellNodes says which nodes of a quorum do not answer. It notes those that hold the lease when it is stopped.
+// tellNodes warns of nodes of a quorum that do not answer. stop records in the report which nodes hold the lease at that time.
 func (r *Run) tellNodes(lease *holdfast.Lease) (stop func()) {
-	if !r.isQuorum() {
+	if !r.Servers.AreQuorum() {
 		return func() {}
 	}
 	stopped, over := make(chan struct{}), make(chan struct{})
@@ -34,7 +36,7 @@ func (r *Run) tellNodes(lease *holdfast.Lease) (stop func()) {
 				continue
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), nodeTime)
-			if err := s.Client().Ping(ctx).Err(); err != nil {
+			if err := s.Client.Ping(ctx).Err(); err != nil {
 				r.Console.Warnf("node %s does not answer; lock %q is held on %d of %d nodes: %s",
 					s.Addr, r.Name, len(nodes), len(r.Servers.All), nodeError(err))
 			}
@@ -50,14 +52,14 @@ func (r *Run) tellNodes(lease *holdfast.Lease) (stop func()) {
 	}
 }
 
-// nodeError returns what can be shown of a node's error. A server answers an unknown command with its arguments, cut
-// off after some characters; if the command was AUTH, they contain a password.
+// nodeError returns what may be shown of a node's error. A server that does not know a command repeats the arguments, cut off after
+// some characters; if the command was AUTH, they contain a password.
 func nodeError(err error) string {
 	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
-	return printable.Line(text, MaxShown)
+	return printable.Line(text, lockstatus.MaxShown)
 }
 
-// quorumFailure says which nodes did not agree, why, and what to do; nil if that is not the error.
+// quorumFailure says which nodes did not agree, why, and what to do. It returns nil if err is another error.
 func quorumFailure(err error) error {
 	var quorum *quorum.Error
 	if !errors.As(err, &quorum) {
@@ -65,7 +67,7 @@ func quorumFailure(err error) error {
 	}
 	var nodes []string
 	for _, n := range quorum.Nodes {
-		nodes = append(nodes, n.Server+": "+NodeReason(n.Err))
+		nodes = append(nodes, n.Server+": "+nodeReason(n.Err))
 	}
 	text := fmt.Sprintf("%s %q: %d of %d nodes must agree, but too few did: %s",
 		quorum.Op, quorum.Name, quorum.Need, quorum.Of, strings.Join(nodes, "; "))
@@ -81,8 +83,8 @@ func quorumFailure(err error) error {
 	return errors.New(text)
 }
 
-// NodeReason returns the error of a node, without what is the same for all nodes.
-func NodeReason(err error) string {
+// nodeReason returns the error of a node, without the part that is the same for all nodes.
+func nodeReason(err error) string {
 	var server *holdfast.ServerError
 	if errors.As(err, &server) {
 		if _, reason, found := strings.Cut(server.Error(), " on "+server.Server+": "); found {

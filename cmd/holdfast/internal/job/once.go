@@ -9,52 +9,49 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 	"github.com/holdfast-go/holdfast/once"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-// OnceLock is the source of the lease of a job that is completed once in a window.
-type OnceLock struct {
+// onceLock is the source of the lease of a job that is completed once in a window.
+type onceLock struct {
 	*Lock
-	MakeOnce func(locks *connect.Locks, wait holdfast.WaitOption) *once.Job
-
-	*borrowed // by the attempt under whose lease the command runs
+	*borrowed // from the attempt under whose lease the command runs
 	run       once.Completion
 }
 
-// errNotCompleted is the result of a function whose command did not succeed.
+// errNotCompleted is the result of an attempt whose command did not succeed.
 var errNotCompleted = errors.New("the command did not succeed")
 
-// completedError says that a job is completed already.
 type completedError struct{ run once.Completion }
 
 func (completedError) Error() string { return "the job is completed already" }
 
-func (o *OnceLock) acquire(ctx context.Context) (*holdfast.Lease, error) {
-	job := o.MakeOnce(o.Run.Locks, o.Wait.option(o.Began))
+func (o *onceLock) acquire(ctx context.Context) (*holdfast.Lease, error) {
+	job := o.Once(o.Wait.option(o.Began))
 	o.borrowed = borrow(func(use func(context.Context, *holdfast.Lease) error) (err error) {
 		o.run, err = job.Do(ctx, func(_ context.Context, lease *holdfast.Lease) (string, error) {
-			return "", use(context.Background(), lease) // a lease that is lost already is taken, and the run asks for another
+			return "", use(context.Background(), lease) // the run notices a lease that is lost already, and asks for another one
 		})
 		return err
 	})
-	lease, err := o.next(context.Background()) // when ctx ends, Do returns
+	lease, err := o.next(context.Background()) // Do returns when ctx ends
 	if lease == nil && err == nil {
 		err = completedError{o.run}
 	}
 	return lease, err
 }
 
-func (o *OnceLock) release(lease *holdfast.Lease) error {
+func (o *onceLock) release(lease *holdfast.Lease) error {
 	err := o.Lock.release(lease)
 	o.giveBack(errNotCompleted)
 	<-o.over
 	return err
 }
 
-func (o *OnceLock) refused(ctx context.Context, err error) *exitcode.Error {
+func (o *onceLock) refused(ctx context.Context, err error) *exitcode.Error {
 	r := o.Run
 	var completed completedError
 	switch {
@@ -70,9 +67,9 @@ func (o *OnceLock) refused(ctx context.Context, err error) *exitcode.Error {
 	return o.Lock.refused(ctx, err)
 }
 
-// complete records that the command has succeeded, and releases the lease. It tries until the lease ends, or until a signal asks holdfast
-// to end. It returns how to exit.
-func (o *OnceLock) complete(lease *holdfast.Lease, lostCode int) *exitcode.Error {
+// complete records that the command has succeeded, and releases the lease. It retries until the lease ends, or until a signal asks
+// holdfast to end.
+func (o *onceLock) complete(lease *holdfast.Lease, lostCode int) *exitcode.Error {
 	r := o.Run
 	ctx, stop := signals.Context(context.Background())
 	defer stop()
@@ -96,5 +93,5 @@ func (o *OnceLock) complete(lease *holdfast.Lease, lostCode int) *exitcode.Error
 // DescribeRun says when a run was completed, and by whom.
 func DescribeRun(name string, run once.Completion) string {
 	return fmt.Sprintf("job %q was completed at %s by %s (pid %d on %s)", name, run.Time.Local().Format(console.TimeFormat),
-		printable.Word(run.Identity, MaxShown), run.PID, printable.Word(run.Host, MaxShown))
+		printable.Word(run.Identity, lockstatus.MaxShown), run.PID, printable.Word(run.Host, lockstatus.MaxShown))
 }

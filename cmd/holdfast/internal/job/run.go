@@ -1,5 +1,5 @@
-// Package job runs a command under a lock. It acquires the lock, or is elected; has a keeper run the command while the
-// lock is held; and releases the lock. holdfast run and holdfast elect are made of it.
+// Package job runs a command under a lock: it acquires the lock, or is elected; has a keeper run the command while the
+// lock is held; and releases the lock. It is the main part of holdfast run and holdfast elect.
 package job
 
 import (
@@ -22,23 +22,22 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-// Run is one run of holdfast run or holdfast elect: what all its parts share.
+// Run is one run of holdfast run or holdfast elect.
 type Run struct {
 	Name    string
-	Also    []string // further locks, held with that of Name
-	Prefix  string   // that keys begin with; "" for the default
-	Metrics string   // a file for node_exporter; "" if none is wanted
-	Console *console.Console
+	Also    []string // further locks, held together with that of Name
+	Prefix  string   // of keys; "" for the default
+	Metrics string   // a file for node_exporter; "" for none
 	Streams Streams
-	Servers *connect.Servers
-	Locks   *connect.Locks
-	// Advice says what to do about an error of the library, in the words of the command; "" if it has no advice.
-	Advice func(error) string
+	Servers *connect.Servers // nil until they are known
+
+	Console *console.Console // made by Main
+	Locks   *connect.Locks   // made by Connect
 
 	report    Report
 	signals   chan os.Signal
-	revoked   chan holdfast.LeaseEvent // receives a request to let go
-	closeTime time.Duration            // for which the library may release what it holds when the run ends
+	revoked   chan holdfast.LeaseEvent // receives an operator's request to let go
+	closeTime time.Duration            // how long the library may take to release what it holds when the run ends
 	reserved  []*os.File
 	outlasted bool // the lock was still held after the command had ended
 }
@@ -49,11 +48,13 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// Main runs do, and writes the report to a file if there is one, and metrics: ToStderr is standard error. It returns how to exit.
+// Main calls do, and then writes the metrics, and the report to reportFile unless that is "". Its error has only an exit code: the user
+// has been told of everything.
 func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Error) error {
 	r.signals, r.revoked = make(chan os.Signal, 16), make(chan holdfast.LeaseEvent, 1)
+	r.closeTime = connect.CloseTime
 	signal.Notify(r.signals, signals.Handled()...)
-	// Until the very end: a signal that arrives while the process exits must not change its exit code.
+	// Orphans are reaped until the very end. Signals stay handled: one that arrives while the process exits must not change its exit code.
 	defer keeper.ReapOrphans()()
 	spool := console.NewSpool(r.Streams.Err)
 	defer spool.Flush(r.signals)
@@ -65,6 +66,9 @@ func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Er
 		exit = &exitcode.Error{}
 	}
 	r.report.ExitCode = exit.Code
+	if r.Servers != nil {
+		r.report.Server = r.Servers.Addr()
+	}
 	if exit.Err != nil {
 		r.report.Error = exit.Err.Error()
 		r.Console.Error(exit.Err)
@@ -80,16 +84,13 @@ func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Er
 			r.Console.Error(fmt.Errorf("the metrics were not written: %w", err))
 		}
 	}
-	if exit.Code == 0 {
-		return nil
-	}
 	return &exitcode.Error{Code: exit.Code}
 }
 
-// writeTime is how long a write may go on after a signal, which may have come before the write began.
+// writeTime is how long a write may take after a signal, which may have arrived before the write began.
 const writeTime = time.Second
 
-// unlessTold calls write, and gives up writeTime after a signal that ends programs: the file may be a pipe that nobody reads, or a
+// unlessTold calls write. If a signal asks the program to end, it gives up after writeTime: the file may be a pipe without a reader, or a
 // terminal that ^S has stopped.
 func (r *Run) unlessTold(write func() error) error {
 	done, failed := make(chan struct{}), error(nil)
@@ -107,17 +108,16 @@ func (r *Run) unlessTold(write func() error) error {
 	return failed
 }
 
-// Use makes a run use these servers. It does no I/O. makeLocks makes their clients. The run closes the servers, by the
-// function that Use returns, or if Use fails.
-func (r *Run) Use(s *connect.Servers, makeLocks func() (*connect.Locks, error)) (closeAll func(), err error) {
-	r.Servers, r.closeTime = s, connect.CloseTime
-	r.report.Server = s.Addr()
-	r.Console.Hide(s.Secrets()...)
-	for _, warning := range connect.Warnings("instead", s.All...) {
-		r.Console.Warnf("%s", warning)
-	}
-	if r.Locks, err = makeLocks(); err != nil {
-		s.Close()
+// Connect makes the run's clients of the library. It does no I/O. The caller calls closeLocks when the run ends.
+func (r *Run) Connect(cfg *holdfast.Config, nodeTimeout time.Duration) (closeLocks func(), err error) {
+	cfg.Logger = r.Console.Logger()
+	cfg.Observers = []*holdfast.Observer{{Revoked: func(_ context.Context, e holdfast.LeaseEvent) {
+		select {
+		case r.revoked <- e:
+		default: // an earlier request is still in the channel
+		}
+	}}}
+	if r.Locks, err = r.Servers.Locks(cfg, nodeTimeout); err != nil {
 		return nil, err
 	}
 	return func() {
@@ -126,31 +126,10 @@ func (r *Run) Use(s *connect.Servers, makeLocks func() (*connect.Locks, error)) 
 				r.Console.Detailf("closing: %v", err)
 			}
 		}
-		s.Close()
 	}, nil
 }
 
-// Observer returns an observer that the run's clients must have.
-func (r *Run) Observer() *holdfast.Observer {
-	return &holdfast.Observer{Revoked: func(_ context.Context, e holdfast.LeaseEvent) {
-		select {
-		case r.revoked <- e:
-		default: // it was asked already
-		}
-	}}
-}
-
-// CheckAdmitted refuses a quorum that has never been used: see connect.Servers.NeverAdmitted.
-func (r *Run) CheckAdmitted(ctx context.Context, prefix string, nodeTimeout time.Duration) *exitcode.Error {
-	never := r.Servers.NeverAdmitted(ctx, prefix, max(nodeTimeout, 100*time.Millisecond))
-	if len(never) == 0 {
-		return nil
-	}
-	return exitcode.Errorf(exitcode.Unavailable, "nodes %s have never been admitted to the quorum: if they are new, run holdfast init "+
-		"with all nodes, once; if they lost their data, do so when all earlier leases have expired", strings.Join(never, ", "))
-}
-
-// title names the locks: lock "a", or locks "a", "b".
+// title returns the names of the locks: lock "a", or locks "a", "b".
 func (r *Run) title() string {
 	if len(r.Also) == 0 {
 		return "lock " + r.quotedNames()
@@ -166,19 +145,16 @@ func (r *Run) quotedNames() string {
 	return text
 }
 
-// Failure returns how to exit after an error of the library, with advice about the command and servers.
-func (r *Run) Failure(err error) *exitcode.Error {
+// failure gives an error of the library its exit code, and adds what the user should do.
+func (r *Run) failure(err error) *exitcode.Error {
 	exit := exitcode.OfLibrary(err)
 	if exit.Err = quorumFailure(err); exit.Err == nil {
 		exit.Err = r.Servers.Explain(err)
 	}
-	if advice := r.Advice(err); advice != "" {
-		exit.Err = fmt.Errorf("%w; %s", exit.Err, advice)
-	}
 	return exit
 }
 
-// tellf prints a note on a terminal. Elsewhere it is a detail, since cron mails all output.
+// tellf prints a note on a terminal. Elsewhere it prints a detail, because cron mails all output.
 func (r *Run) tellf(format string, args ...any) {
 	if console.IsTerminal(r.Streams.Err) {
 		r.Console.Notef(format, args...)
@@ -187,8 +163,8 @@ func (r *Run) tellf(format string, args ...any) {
 	}
 }
 
-// reserve opens a file for each server. They are closed before the lease is released, so that the release can connect even if the
-// keeper did not start because too many files are open.
+// reserve opens a file for each server. The files are closed before the lease is released, so that the release can connect even if
+// the keeper did not start because too many files are open.
 func (r *Run) reserve() *exitcode.Error {
 	for range r.Servers.All {
 		f, err := os.Open(os.DevNull)
@@ -200,8 +176,8 @@ func (r *Run) reserve() *exitcode.Error {
 	return nil
 }
 
-// release releases a lease, and prints if it had been lost. If the server does not answer, release says until when the lock lasts:
-// in exit's error or, if there is none, in a note.
+// release releases a lease, and warns if it had been lost. If the server does not answer, release says when the lock expires: in exit's
+// error or, if exit has none, in a note.
 func (r *Run) release(s source, lease *holdfast.Lease, exit *exitcode.Error) {
 	for _, f := range r.reserved {
 		f.Close()
@@ -218,7 +194,7 @@ func (r *Run) release(s source, lease *holdfast.Lease, exit *exitcode.Error) {
 		r.report.Error, r.report.lost = err.Error(), true
 		r.Console.Warnf("%v; another process may have held the lock while the command ran", err)
 	case !errors.Is(err, holdfast.ErrLost):
-		r.closeTime = 0 // closing would try the same once more
+		r.closeTime = 0 // closing would only try the release once more
 		kept := fmt.Sprintf("the lock was not released, and expires at %s: %s", deadline, strings.TrimPrefix(err.Error(), "holdfast: "))
 		if exit.Err != nil {
 			exit.Err = fmt.Errorf("%w; %s", exit.Err, kept)
@@ -228,45 +204,18 @@ func (r *Run) release(s source, lease *holdfast.Lease, exit *exitcode.Error) {
 	}
 }
 
-func (r *Run) isQuorum() bool { return r.Servers.AreQuorum() }
-
-// Job is a command, and the terms on which it runs under a lease.
-type Job struct {
-	Command
-	TTL     time.Duration // of the lease
-	MinHold time.Duration // for which the lock is kept, from the start of the command
-}
-
-// Prepare finds the program, and checks that a keeper can work here. It is called before anything is locked.
-func (j *Job) Prepare() *exitcode.Error {
-	if err := j.find(); err != nil {
-		return exitcode.As(err)
-	}
-	if err := keeper.Check(); err != nil {
-		return &exitcode.Error{Code: exitcode.System, Err: err}
-	}
-	return nil
-}
-
-// UnderLock waits for a lock, and runs the job under it.
+// UnderLock waits for a lock, and runs the job under it. With Lock.Once, it does not run the job if that is completed.
 func (r *Run) UnderLock(ctx context.Context, j *Job, l *Lock) *exitcode.Error {
-	if exit := l.nested(ctx); exit != nil {
+	var s source = l
+	if l.Once != nil {
+		s = &onceLock{Lock: l}
+	} else if exit := l.nested(ctx); exit != nil {
 		return exit
 	}
-	return r.underLease(ctx, j, l, l.Began)
-}
-
-// Once runs the job under a lock unless it is completed already.
-func (r *Run) Once(ctx context.Context, j *Job, o *OnceLock) *exitcode.Error {
-	return r.underLease(ctx, j, o, o.Began)
-}
-
-// underLease runs the job under one lease. began is when the wait for it began.
-func (r *Run) underLease(ctx context.Context, j *Job, s source, began time.Time) *exitcode.Error {
 	if exit := r.reserve(); exit != nil {
 		return exit
 	}
-	lease, exit := r.obtain(ctx, s, j.TTL, began)
+	lease, exit := r.obtain(ctx, s, j.TTL, l.Began)
 	if exit != nil {
 		return exit
 	}
@@ -274,7 +223,7 @@ func (r *Run) underLease(ctx context.Context, j *Job, s source, began time.Time)
 	return exit
 }
 
-// hold runs the job under a lease, and then releases the lease. ended reports whether holdfast was told to end.
+// hold runs the job under a lease, and then releases the lease. ended reports whether a signal asked holdfast to end.
 func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Error, ended bool) {
 	r.report.Fence = lease.Fence()
 	fences := lease.Fences()
@@ -301,7 +250,7 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	r.report.Ran = over.Sub(started).Milliseconds()
 	exit = r.verdict(j, result, x.lost)
 	if exit.Code == 0 && exit.Err == nil {
-		if o, is := s.(*OnceLock); is {
+		if o, is := s.(*onceLock); is {
 			return o.complete(lease, j.LostCode), x.told
 		}
 	}
@@ -311,7 +260,7 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	return exit, x.told
 }
 
-// verdict returns how to exit after the command has ended; lost says why the lock was lost, or is nil.
+// verdict returns the exit code, and records the outcome, after the command has ended. lost says why the lock was lost, or is nil.
 func (r *Run) verdict(j *Job, result keeper.Event, lost error) *exitcode.Error {
 	code := result.Code
 	if result.Signal != 0 {
@@ -325,7 +274,7 @@ func (r *Run) verdict(j *Job, result keeper.Event, lost error) *exitcode.Error {
 	case result.Cause == keeper.CauseLost, result.Cause == keeper.CauseNotRun:
 		r.report.Outcome = Lost
 		if lost == nil {
-			lost = fmt.Errorf("lock %q on %s could not be renewed in time", r.Name, r.report.Server)
+			lost = fmt.Errorf("lock %q on %s could not be renewed in time", r.Name, r.Servers.Addr())
 		}
 		what := "ended"
 		if result.Cause == keeper.CauseNotRun {
@@ -349,7 +298,7 @@ func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) 
 	if left <= 0 || lease.Err() != nil {
 		return false
 	}
-	// If the lock can still be extended, it was not lost while the command ran. Otherwise it may have been.
+	// A lock that can still be extended was not lost while the command ran. Otherwise it may have been.
 	extended := make(chan error, 1)
 	go func() { extended <- lease.Extend(lease.Context(context.Background()), ttl) }()
 	timer := time.NewTimer(left)
@@ -358,7 +307,7 @@ func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) 
 		select {
 		case <-timer.C:
 			return false
-		case <-lease.Done(): // The release says why.
+		case <-lease.Done(): // the release says why
 			r.Console.Warnf("lost %s: another host may run the job again before %s (--min-hold)", r.quotedNames(), until.Format(time.TimeOnly))
 			return false
 		case err := <-extended:
@@ -387,7 +336,7 @@ func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) 
 	return true
 }
 
-// revocation says who asks to let go of the lock, and why.
+// revocation says who asks the holder to let go of the lock, and why.
 func (r *Run) revocation(e holdfast.LeaseEvent) string {
 	why := ""
 	if e.Note != "" {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// systemClock is CLOCK_BOOTTIME, which all processes share, and which goes on while the machine sleeps.
+// systemClock is CLOCK_BOOTTIME, which all processes share, and which advances while the machine sleeps.
 type systemClock struct{}
 
 func (systemClock) now() instant {
@@ -39,7 +39,6 @@ func (systemClock) newAlarm() (alarm, error) {
 	return a, nil
 }
 
-// timer is an alarm made of a timerfd.
 type timer struct {
 	c chan struct{}
 	f *os.File
@@ -51,7 +50,7 @@ func (a *timer) set(at instant) {
 	spec := &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(at, 0)))}
 	raw, err := a.f.SyscallConn()
 	if err != nil {
-		return // Closed.
+		return // the timer is closed
 	}
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME, spec, nil)
@@ -60,7 +59,7 @@ func (a *timer) set(at instant) {
 
 func (a *timer) close() { a.f.Close() }
 
-// wakingClock is the keeper's clock. Its alarms continue this process if it is stopped.
+// wakingClock is the keeper's clock. Its alarms continue a stopped keeper.
 type wakingClock struct{ systemClock }
 
 func (c wakingClock) newAlarm() (alarm, error) {
@@ -78,7 +77,7 @@ func (c wakingClock) newAlarm() (alarm, error) {
 	return w, nil
 }
 
-// sigevent is struct sigevent, with notify SIGEV_SIGNAL, which is 0.
+// sigevent is C's struct sigevent. notify is SIGEV_SIGNAL, which is 0.
 type sigevent struct {
 	value          uintptr
 	signal, notify int32
@@ -93,13 +92,13 @@ type wakingAlarm struct {
 
 func (w *wakingAlarm) set(at instant) {
 	w.alarm.set(at)
-	// The timer repeats, in case the process is stopped again before it has acted.
+	// The timer repeats, in case the process is stopped again before it acts.
 	interval := instant(0)
 	if at != 0 {
 		interval = second / 10
 	}
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(at, 0))), Interval: unix.NsecToTimespec(int64(interval))}
-	// It cannot fail for this timer and this time.
+	// It cannot fail with this timer and a valid time.
 	_, _, _ = unix.Syscall6(unix.SYS_TIMER_SETTIME, uintptr(w.id), unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 }
 

@@ -6,14 +6,13 @@ import "time"
 
 var started = time.Now()
 
-// systemClock is Go's monotonic clock: here keeper and parent are one process.
+// systemClock is Go's monotonic clock. It suffices because keeper and parent are one process here.
 type systemClock struct{}
 
 func (systemClock) now() instant { return instant(time.Since(started)) + 1 }
 
 func (systemClock) newAlarm() (alarm, error) { return &timer{c: make(chan struct{}, 1)}, nil }
 
-// timer is an alarm made of a time.Timer.
 type timer struct {
 	c chan struct{}
 	t *time.Timer

@@ -14,11 +14,11 @@ func self() (string, error) { return os.Executable() }
 
 func commandAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// waitFor waits only for the command: this process may have other children.
+// waitFor returns the process id for wait4: that of the command, because this process may have other children.
 func (c *command) waitFor() int { return c.pid }
 
-// gone reports whether the process group is empty. Its members are not our children, so that nothing tells when that
-// changes; gone therefore asks to be called again.
+// gone reports whether the process group is empty. Its members are not children of this process, whose end SIGCHLD would announce, so gone
+// makes changed report a change again, to be called once more.
 func (c *command) gone() bool {
 	if !c.reaped {
 		return false
@@ -35,8 +35,8 @@ func (c *command) gone() bool {
 	return false
 }
 
-// terminate sends TERM, and continues stopped processes, so that they receive it. The group's number stays in use until
-// its last member has ended.
+// terminate sends TERM, and continues stopped processes, so that they receive it. The group's number stays in use until its last member has
+// ended.
 func (c *command) terminate() {
 	_ = unix.Kill(-c.pid, unix.SIGTERM)
 	_ = unix.Kill(-c.pid, unix.SIGCONT)
@@ -49,5 +49,5 @@ func (c *command) kill() (denied []int) {
 	return nil
 }
 
-// remaining knows only the group.
+// remaining returns only the group, as a negative number.
 func (c *command) remaining() []int { return []int{-c.pid} }

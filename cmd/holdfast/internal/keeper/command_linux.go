@@ -9,18 +9,17 @@ import (
 
 func self() (string, error) { return "/proc/self/exe", nil }
 
-// commandAttr makes the command lead a process group, and die with the thread that starts it.
+// commandAttr makes the command the leader of a process group, and makes it die with the thread that starts it.
 func commandAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// waitFor waits for any child: this process has no children but those of the job.
+// waitFor returns the process id for wait4: -1 for any child, because all children of this process belong to the job.
 func (c *command) waitFor() int { return -1 }
 
 func (c *command) gone() bool { return c.childless }
 
-// terminate sends TERM to the group, and to processes that have left it. It continues stopped processes, so that they
-// receive the signal.
+// terminate sends TERM to the group, and to processes that have left it. It continues stopped processes, so that they receive the signal.
 func (c *command) terminate() {
 	c.toGroup(unix.SIGTERM)
 	c.toGroup(unix.SIGCONT)
@@ -32,12 +31,12 @@ func (c *command) terminate() {
 	}
 }
 
-// kill sends KILL to the group and to every child, and returns those that may not be killed. Children of those that die
-// become ours, for the next call.
+// kill sends KILL to the group and to every child, and returns the children that it may not kill. Children of a process that dies become
+// children of this process, for the next call.
 func (c *command) kill() (denied []int) {
 	c.toGroup(unix.SIGKILL)
 	for _, d := range descendants(os.Getpid()) {
-		// Only the number of a child cannot become another process's meanwhile.
+		// Only a child's number cannot be reused for another process meanwhile.
 		if d.parent == os.Getpid() && unix.Kill(d.pid, unix.SIGKILL) == unix.EPERM {
 			denied = append(denied, d.pid)
 		}

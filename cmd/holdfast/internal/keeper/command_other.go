@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// command is the command alone: processes that it starts cannot be found here.
+// command is the command alone. The processes that it starts cannot be found here.
 type command struct {
 	pid  int
 	sigs chan os.Signal // receives nil: there is no SIGCHLD here
@@ -20,11 +20,11 @@ type command struct {
 	over  bool
 }
 
-func startCommand(o order, with surroundings) (*command, error) {
+func startCommand(o order, spec Spec) (*command, error) {
 	path, args := o.command()
 	cmd := exec.Command(path)
-	cmd.Args, cmd.Env = args, with.env
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = with.in, with.out, with.err
+	cmd.Args, cmd.Env = args, spec.Env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = spec.Stdin, spec.Stdout, spec.Stderr
 	return &command{cmd: cmd, sigs: make(chan os.Signal, 1), ended: make(chan change, 1)}, nil
 }
 
@@ -45,7 +45,7 @@ func (c *command) release() {
 	}
 	c.pid = c.cmd.Process.Pid
 	go func() {
-		_ = c.cmd.Wait() // ProcessState has the result.
+		_ = c.cmd.Wait() // ProcessState has the result
 		c.ended <- change{code: c.cmd.ProcessState.ExitCode()}
 		c.sigs <- nil
 	}()
@@ -72,7 +72,7 @@ func (c *command) kill() []int {
 	select {
 	case c.ended <- change{signal: int(syscall.SIGKILL)}:
 		c.sigs <- nil
-	default: // It has ended already.
+	default: // the command has ended
 	}
 	return nil
 }

@@ -22,15 +22,15 @@ type command struct {
 	sigs chan os.Signal // SIGCHLD
 
 	gate      io.Closer // releases the command
-	reaped    bool      // its number, which is also the group's, may soon be another process's
-	childless bool      // nothing remains to wait for
+	reaped    bool      // pid, which is also the group's number, may be reused
+	childless bool      // wait4 has no child left to wait for
 }
 
-// startCommand starts a launcher, which waits for release and then becomes the command. So the command has the
-// terminal before it can use it.
-func startCommand(o order, with surroundings) (*command, error) {
+// startCommand starts a launcher, which waits for release and then becomes the command. This leaves time to give the command the terminal.
+// Of spec, only the environment and the streams count.
+func startCommand(o order, spec Spec) (*command, error) {
 	path, args := o.command()
-	files, err := with.files()
+	files, err := spec.files()
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func startCommand(o order, with surroundings) (*command, error) {
 	if err == nil {
 		defer unix.Close(fd)
 		c.pid, err = syscall.ForkExec(exe, launcher.Argv(fd, path, args), &syscall.ProcAttr{
-			Env: with.env, Files: files, Sys: commandAttr(),
+			Env: spec.Env, Files: files, Sys: commandAttr(),
 		})
 	}
 	if err != nil {
@@ -63,9 +63,9 @@ func (c *command) commandPID() int { return c.pid }
 
 func (c *command) changed() <-chan os.Signal { return c.sigs }
 
-func (s surroundings) files() ([]uintptr, error) {
+func (s Spec) files() ([]uintptr, error) {
 	var fds []uintptr
-	for _, v := range []any{s.in, s.out, s.err} {
+	for _, v := range []any{s.Stdin, s.Stdout, s.Stderr} {
 		f, ok := v.(*os.File)
 		if !ok {
 			return nil, errors.New("stdin, stdout and stderr must be files")
@@ -75,11 +75,11 @@ func (s surroundings) files() ([]uintptr, error) {
 	return fds, nil
 }
 
-// inheritable returns a copy of f that a child has under the same number. The caller closes it.
+// inheritable returns a copy of f that a child inherits under the same number. The caller closes it.
 //
-// The number is high. Numbers from 3 may be files that the job should inherit, and a forked child moves its own files to
-// the numbers after its stdin, stdout and stderr, whatever is there (syscall.forkAndExecInChild1). It is at least 100 if
-// that many files may be open, otherwise in the upper half of those that may.
+// The number is high: at least 100 or, if fewer than 200 files may be open, in the upper half of the allowed numbers. The numbers from 3
+// may be files that the job should inherit, and a forked child moves its own files to the numbers after its stdin, stdout and stderr,
+// whatever is there (syscall.forkAndExecInChild1).
 func inheritable(f *os.File) (fd int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -104,7 +104,7 @@ func inheritable(f *os.File) (fd int, err error) {
 
 func (c *command) release() {
 	if w, ok := c.gate.(io.Writer); ok {
-		_, _ = w.Write([]byte{1}) // This fails only if the launcher was killed.
+		_, _ = w.Write([]byte{1}) // fails only if the launcher was killed
 	}
 	c.gate.Close()
 }
@@ -143,14 +143,14 @@ func (c *command) notify() {
 	}
 }
 
-// toGroup ignores errors: a group that is gone needs no signal, and kill reports what must not be signalled.
+// toGroup sends a signal to the group. It ignores errors: an empty group needs no signal, and kill reports processes that it may not kill.
 func (c *command) toGroup(sig unix.Signal) {
 	if !c.reaped {
 		_ = unix.Kill(-c.pid, sig)
 	}
 }
 
-// takeTerminal gives the terminal to group if the job is in its foreground.
+// takeTerminal gives the terminal to group if the job has its foreground.
 func (c *command) takeTerminal(group int) {
 	signal.Ignore(unix.SIGTTOU)
 	t := tty.Open()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// guard is the parent's part: it kills a keeper that has not ended its job in time, for example because it was stopped.
-// The parent then ends what the keeper leaves.
+// guard belongs to the parent. It kills a keeper that has not ended its job in time, for example because it was stopped. The parent then
+// ends the processes that the keeper leaves.
 type guard struct {
 	clock clock
 	alarm alarm
@@ -15,12 +15,12 @@ type guard struct {
 
 	mu       sync.Mutex
 	schedule schedule
-	at       instant // when to kill; 0: never
-	released bool    // the command may run, or have run
-	fired    bool
+	at       instant // when to kill; 0 for never
+	released bool    // the keeper may have run the command
+	fired    bool    // the keeper was killed
 }
 
-// newGuard returns a guard without a deadline. kill is nil if the keeper cannot be killed.
+// newGuard returns a guard without a deadline. kill is nil if the keeper is not a process.
 func newGuard(clock clock, onLost Policy, killAfter time.Duration, kill func()) (*guard, error) {
 	a, err := clock.newAlarm()
 	if err != nil {
@@ -31,7 +31,7 @@ func newGuard(clock clock, onLost Policy, killAfter time.Duration, kill func()) 
 	return g, nil
 }
 
-// release says that the keeper is to run the command, under a lock that is certain until deadline.
+// release is called when the keeper is told to run the command. The lock is certain until deadline.
 func (g *guard) release(deadline instant) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,12 +41,12 @@ func (g *guard) release(deadline instant) {
 	g.schedule.move(deadline)
 	at, now := g.schedule.deadline-g.schedule.margin()/2, g.clock.now()
 	if g.released = now < g.schedule.lossAt(); !g.released {
-		at = max(at, now+g.schedule.margin()) // The keeper does not run the command, and needs time to end.
+		at = max(at, now+g.schedule.margin()) // the keeper will not run the command, but needs time to end
 	}
 	g.set(at)
 }
 
-// move says that the lock is certain until deadline. For a command that is not run this changes nothing.
+// move is called when the lock is certain until deadline. It changes nothing for a command that is not run.
 func (g *guard) move(deadline instant) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,7 +57,6 @@ func (g *guard) move(deadline instant) {
 	g.set(g.schedule.deadline - g.schedule.margin()/2)
 }
 
-// lose says that the lock is lost.
 func (g *guard) lose() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +81,7 @@ func (g *guard) set(at instant) {
 	g.alarm.set(at)
 }
 
-// end ends the guard. It returns why it has killed the keeper, or "" if it has not.
+// end ends the guard. It returns why the guard has killed the keeper, or "" if it has not.
 func (g *guard) end() Cause {
 	g.mu.Lock()
 	defer g.mu.Unlock()

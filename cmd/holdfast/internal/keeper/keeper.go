@@ -2,16 +2,16 @@
 //
 // A keeper watches the job. It knows the deadline of the lock, and ends the job by itself when the deadline is near.
 //
-// On Linux the keeper is a process, so that it acts even while its parent is stopped, and after its parent was killed.
-// It is a child subreaper: processes that the job leaves behind, even those that called setsid, become its children,
-// where it finds them. If the keeper is killed, the kernel kills the command with it (PR_SET_PDEATHSIG), and hands the
-// rest to the parent, which is a subreaper, too. The parent kills them, and waits for those that it may not kill; the
-// end of the keeper continues a parent that is stopped. A keeper that is stopped is continued by each renewal, and by
-// the kernel when it has to act. If it still has not ended the job just before the deadline, its parent kills it. Only if
-// parent and keeper are killed at the same instant does anything remain: processes that the command had started, but
-// not the command itself.
+// On Linux the keeper is a process, so that it acts even while its parent is stopped, and after its parent was killed. It is a child
+// subreaper: orphans of the job, even those that called setsid, become its children, and so it finds them.
 //
-// On other systems the keeper is a goroutine. It ends the job's process group, or on Windows the command alone.
+//   - If the keeper is killed, the kernel kills the command (PR_SET_PDEATHSIG) and gives the other processes to the parent, which is a
+//     subreaper, too. The parent kills them, and waits for those that it may not kill. The keeper's end continues a stopped parent.
+//   - If the keeper is stopped, each renewal continues it, and so does the kernel when the keeper has to act. If it still has not ended the
+//     job just before the deadline, the parent kills it.
+//   - If parent and keeper are killed at the same instant, processes that the command has started survive, but not the command.
+//
+// On other systems the keeper is a goroutine. It ends the job's process group or, on Windows, only the command.
 package keeper
 
 import (
@@ -28,7 +28,6 @@ import (
 // Policy says what happens to a job that loses its lock.
 type Policy string
 
-// The policies.
 const (
 	Terminate Policy = "terminate" // TERM at deadline − KillAfter, then KILL before the deadline
 	Kill      Policy = "kill"      // KILL before the deadline
@@ -47,29 +46,27 @@ type Spec struct {
 
 	OnLost     Policy
 	KillAfter  time.Duration // from TERM to KILL
-	MaxRuntime time.Duration // 0: no bound
+	MaxRuntime time.Duration // 0 for no bound
 }
 
 // Cause says why the keeper ended the command.
 type Cause string
 
-// The causes.
 const (
-	CauseLost       Cause = "lost"        // the lock was lost, or about to be
+	CauseLost       Cause = "lost"        // the lock was lost, or about to be lost
 	CauseNotRun     Cause = "not-run"     // the lock was lost before the command began
-	CauseMaxRuntime Cause = "max-runtime" // MaxRuntime was over
+	CauseMaxRuntime Cause = "max-runtime" // MaxRuntime had passed
 )
 
 // Kind is the kind of an Event.
 type Kind int
 
-// The kinds of events.
 const (
 	Stopped  Kind = iota + 1 // Signal stopped the command
 	Losing                   // the deadline is near, and the keeper does what OnLost says
-	Overtime                 // MaxRuntime is over, and the keeper ends the job
-	Leftover                 // the command has ended, but PIDs have not; the keeper ends them
-	Denied                   // there is no permission to end PIDs
+	Overtime                 // MaxRuntime has passed, and the keeper ends the job
+	Leftover                 // the command has ended, but the processes PIDs have not; the keeper ends them
+	Denied                   // the processes PIDs may not be killed
 	Ended                    // the whole job has ended, or the keeper has died (Err); the last event
 	ready                    // the command waits to be released
 	failed                   // the command could not be started (Err)
@@ -95,17 +92,17 @@ type Job struct {
 	events chan Event
 }
 
-// link is what a parent has of its keeper.
+// link is a parent's hold on its keeper.
 type link struct {
 	conn io.ReadWriteCloser
 	kill func()       // kills the keeper; nil if it is not a process
-	wake func()       // continues a stopped keeper; nil if kill is
+	wake func()       // continues a stopped keeper; nil if it is not a process
 	wait func() error // waits for the keeper's end
-	// cleanUp ends the processes of a dead keeper's job, and waits for those that it may not end, after telling denied about them.
+	// cleanUp kills the processes of a dead keeper's job. It passes those that it may not kill to denied, and waits for them.
 	cleanUp func(denied func([]int))
 }
 
-// order is what a parent tells its keeper.
+// order is a message from a parent to its keeper.
 type order struct {
 	Op        op
 	Signal    int
@@ -114,10 +111,9 @@ type order struct {
 	KillAfter time.Duration
 	Max       time.Duration
 	Group     int    // the parent's process group, which gets the terminal back
-	Command   []byte // the program's path and its arguments, separated by NUL: bytes, because JSON strings must be UTF-8
+	Command   []byte // the program's path and arguments, separated by NUL. They are bytes because JSON strings must be UTF-8
 }
 
-// command returns the program's path and its arguments.
 func (o order) command() (path string, args []string) {
 	words := strings.Split(string(o.Command), "\x00")
 	return words[0], words[1:]
@@ -133,8 +129,8 @@ const (
 	opLost // the lock is lost
 )
 
-// Start starts a keeper and the command, which waits for Release. It fails only if the system cannot start processes.
-// A file that cannot be executed shows after Release, by exit code 126 or 127.
+// Start starts a keeper and the command, which waits for Release. It fails only if the system cannot start processes. If the program cannot
+// be executed, that shows after Release, by exit code 126 or 127.
 func Start(spec Spec) (*Job, error) {
 	l, err := spawn(spec)
 	if err != nil {
@@ -143,7 +139,7 @@ func Start(spec Spec) (*Job, error) {
 	return begin(l, systemClock{}, spec)
 }
 
-// begin makes a keeper start the command.
+// begin tells a keeper to start the command.
 func begin(l *link, clock clock, spec Spec) (*Job, error) {
 	j := &Job{clock: clock, wake: l.wake, events: make(chan Event, 16)}
 	dec := json.NewDecoder(l.conn)
@@ -181,7 +177,7 @@ func (j *Job) listen(dec *json.Decoder, l *link) {
 		var ev Event
 		err := dec.Decode(&ev)
 		if err == nil && ev.Kind == Denied {
-			j.guard.end() // The keeper is doing all that can be done.
+			j.guard.end() // killing the keeper would not help
 		}
 		if err == nil && ev.Kind != Ended {
 			j.events <- ev
@@ -190,14 +186,14 @@ func (j *Job) listen(dec *json.Decoder, l *link) {
 		killed := j.guard.end()
 		l.conn.Close()
 		if err == nil {
-			// The keeper has no children left. It is a subreaper, so any process of the job that remained would be its child.
-			// The caller may therefore release the lock while the keeper exits.
+			// The keeper is a subreaper without children, so no process of the job remains. The caller may release the lock while the
+			// keeper exits.
 			j.events <- ev
 		}
 		j.out.close()
 		werr := l.wait()
 		if err != nil {
-			// The keeper's children become ours only when wait has returned.
+			// Now that wait has returned, the keeper's children are children of this process.
 			l.cleanUp(func(pids []int) { j.events <- Event{Kind: Denied, PIDs: pids} })
 			ev = Event{Kind: Ended, Err: "keeper died: " + errors.Join(err, werr).Error()}
 			if killed != "" {
@@ -209,29 +205,29 @@ func (j *Job) listen(dec *json.Decoder, l *link) {
 	}
 }
 
-// Events returns what happens to the job. After Ended nothing of the job runs, but the keeper may still be exiting. The
-// channel is closed when the keeper has exited.
+// Events returns a channel of what happens to the job. After Ended, no process of the job runs. The channel is closed when the keeper has
+// exited, too.
 func (j *Job) Events() <-chan Event { return j.events }
 
-// Wait waits for the keeper to exit. It is called after Ended.
+// Wait waits for the keeper to exit. It is called after the event Ended.
 func (j *Job) Wait() {
 	for range j.events {
 	}
 }
 
-// Release runs the command under a lock that is certain until deadline.
+// Release lets the command run. The lock is certain until deadline.
 func (j *Job) Release(deadline time.Time) {
 	at := j.toInstant(deadline)
 	j.guard.release(at)
 	j.out.add(order{Op: opRelease, Deadline: at})
 }
 
-// SetDeadline says that the lock is now certain until t.
+// SetDeadline tells the keeper that the lock is now certain until t.
 func (j *Job) SetDeadline(t time.Time) {
 	at := j.toInstant(t)
 	j.guard.move(at)
 	j.out.add(order{Op: opDeadline, Deadline: at})
-	// A stopped keeper must read this before the end of the last lease that it knows of continues it.
+	// A stopped keeper must read this before the kernel continues it at the deadline that it knows.
 	if j.wake != nil {
 		j.wake()
 	}
@@ -240,20 +236,20 @@ func (j *Job) SetDeadline(t time.Time) {
 // Signal sends sig to the job's process group.
 func (j *Job) Signal(sig int) { j.out.add(order{Op: opSignal, Signal: sig}) }
 
-// Lost says that the lock is lost: the keeper does at once what OnLost says.
+// Lost tells the keeper that the lock is lost. The keeper does at once what OnLost says.
 func (j *Job) Lost() {
 	j.guard.lose()
 	j.out.add(order{Op: opLost})
 }
 
-// toInstant converts t to the clock that keeper and parent share. It reads that clock first: a pause in between makes
-// the result early, never late.
+// toInstant converts t to the clock that keeper and parent share. It reads that clock first, so that a pause between the two readings makes
+// the result too early, never too late.
 func (j *Job) toInstant(t time.Time) instant {
 	now := j.clock.now()
 	return now + instant(time.Until(t))
 }
 
-// Main runs a keeper if the arguments ask for one. It must be called first in main, or earlier: see package early.
+// Main runs a keeper if the arguments ask for one. It must be called at the beginning of main, or earlier: see package early.
 func Main(args []string) (code int, ok bool) {
 	if len(args) == 0 || args[0] != keepArg {
 		return 0, false

@@ -53,7 +53,7 @@ func start(t *testing.T, spec Spec, script string) (*Job, string) {
 	return j, dir
 }
 
-// within lists the processes that have DIR=dir in their environment.
+// within returns the processes that have DIR=dir in their environment.
 func within(dir string) (pids []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, f := range files {
@@ -104,7 +104,7 @@ func TestCommandWaitsForRelease(t *testing.T) {
 	awaitFile(t, dir+"/ran")
 }
 
-// A forked child moves files to numbers that its other files may have.
+// A forked child moves files to numbers that other inherited files may have.
 func TestKeepersStartWhileFilesComeAndGo(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
@@ -179,7 +179,7 @@ func TestStoppedCommandGetsTerm(t *testing.T) {
 //
 // Fault: A keeper is killed. Its job dies with it.
 func TestKilledKeeperTakesTheJobAlong(t *testing.T) {
-	// A child of ours that does not belong to the keeper must survive.
+	// A child of this process that does not belong to the keeper must survive.
 	bystander, err := os.StartProcess("/bin/sleep", []string{"sleep", "60"}, &os.ProcAttr{})
 	if err != nil {
 		t.Fatal(err)

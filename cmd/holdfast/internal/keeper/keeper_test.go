@@ -70,7 +70,7 @@ func TestALossIsActedOnAtOnce(t *testing.T) {
 	}
 }
 
-// A story is what a test does to a job, what happens then, and how the job ends.
+// A story is what a test does to a job, what must happen then, and how the job must end.
 type story struct {
 	spec Spec // with a KillAfter of grace
 	does func(w *world)
@@ -78,7 +78,7 @@ type story struct {
 	end  Event
 }
 
-// tell lets a story happen, and waits for its end.
+// tell runs a story, and waits for its end.
 func tell(t *testing.T, stories map[string]story) {
 	t.Helper()
 	for name, s := range stories {
@@ -225,7 +225,7 @@ func TestKillIsRepeatedUntilNothingRemains(t *testing.T) {
 			"10.126s KILL", "10.254s KILL", "10.51s KILL", "11.01s KILL", "11.51s KILL",
 		}
 		w.happened(all...)
-		// The command dies, and may have handed over its children.
+		// The command dies, and its children may have become children of the keeper.
 		w.change(change{signal: 9})
 		w.until(11.601)
 		all = append(all, "11.6s KILL")

@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// outbox sends messages in order. Adding one never waits for the receiver, which may be stopped and read nothing: the
-// job's deadline comes all the same.
+// outbox sends messages in order. Adding a message never waits for the receiver, which may be stopped: the sender must stay able to act at
+// the deadline.
 type outbox[M any] struct {
 	enc      *json.Encoder
-	replaces func(older, newer M) bool // reports whether newer makes older superfluous
+	replaces func(older, newer M) bool // reports whether older need not be sent before newer
 
 	mu      sync.Mutex
 	waiting []M
 	closed  bool
 	changed *sync.Cond
-	done    chan struct{} // closed when nothing more is sent
+	done    chan struct{} // closed when run has returned
 }
 
 func newOutbox[M any](enc *json.Encoder, replaces func(older, newer M) bool) *outbox[M] {
@@ -36,7 +36,7 @@ func (o *outbox[M]) add(m M) {
 	o.changed.Signal()
 }
 
-// close waits until all messages have been sent, or cannot be. Messages that are added later are dropped.
+// close waits until all messages have been sent, or have failed. Messages that are added later are dropped.
 func (o *outbox[M]) close() {
 	o.mu.Lock()
 	o.closed = true
@@ -59,7 +59,7 @@ func (o *outbox[M]) run() {
 		m := o.waiting[0]
 		o.waiting = slices.Delete(o.waiting, 0, 1)
 		o.mu.Unlock()
-		// This fails if the receiver is gone, which its own messages show by their end.
+		// Encode fails if the receiver has gone. The sender learns of that by the end of the receiver's messages.
 		_ = o.enc.Encode(m)
 	}
 }

@@ -2,37 +2,37 @@ package keeper
 
 import "time"
 
-// instant is a time, in nanoseconds, on a clock that goes on while the machine sleeps. 0 means none.
+// instant is a time, in nanoseconds, on a clock that advances while the machine sleeps. 0 means none.
 type instant int64
 
 const second = instant(time.Second)
 
-// clock is what a parent and its keeper go by. Tests have one of virtual time.
+// clock is the clock of a parent and its keeper. Tests have one of virtual time.
 type clock interface {
 	now() instant
 	newAlarm() (alarm, error)
 }
 
-// alarm rings at an instant, or at once if that has passed, even while the machine slept.
+// alarm rings at an instant, or at once if that has passed, perhaps while the machine was asleep.
 type alarm interface {
 	set(at instant) // replaces the instant; 0 means never
 	rings() <-chan struct{}
 	close()
 }
 
-// schedule says when a job has to be ended, and how.
+// schedule says when and how a job has to be ended.
 type schedule struct {
 	onLost    Policy
 	killAfter time.Duration
 
 	deadline instant // until which the lock is certain
-	overtime instant // when MaxRuntime is over
-	killAt   instant // when KILL follows the TERM that was sent
-	lost     bool    // what OnLost says was done
+	overtime instant // when MaxRuntime has passed
+	killAt   instant // when to send KILL
+	lost     bool    // lose was called
 }
 
-// margin is how long before the deadline KILL is sent: time for the kernel to end the processes, and for a busy machine
-// to let the keeper run.
+// margin returns how long before the deadline KILL is sent. The kernel needs time to end the processes, and a busy machine to run the
+// keeper.
 func (s *schedule) margin() instant {
 	return instant(min(50*time.Millisecond+s.killAfter/10, 500*time.Millisecond))
 }
@@ -40,7 +40,7 @@ func (s *schedule) margin() instant {
 // continues reports whether the job continues without the lock.
 func (s *schedule) continues() bool { return s.onLost == Notify || s.onLost == Ignore }
 
-// grace is how long a job may take to end after TERM.
+// grace returns how long a job may take to end after TERM.
 func (s *schedule) grace() time.Duration {
 	if s.onLost == Kill {
 		return 0
@@ -48,7 +48,7 @@ func (s *schedule) grace() time.Duration {
 	return s.killAfter
 }
 
-// lossAt is when the lock counts as lost unless the deadline moves.
+// lossAt returns when the lock counts as lost unless the deadline moves.
 func (s *schedule) lossAt() instant {
 	if s.deadline == 0 || s.lost {
 		return 0
@@ -62,7 +62,7 @@ func (s *schedule) lossAt() instant {
 	return s.deadline - max(instant(s.killAfter), s.margin())
 }
 
-// lose notes that what OnLost says is being done. A job that continues has no deadline any more.
+// lose is called when the keeper begins to do what OnLost says. A job that continues then has no deadline.
 func (s *schedule) lose() {
 	s.lost = true
 	if s.continues() {
@@ -81,7 +81,7 @@ func (s *schedule) end(now instant, grace time.Duration) {
 	}
 }
 
-// move notes a later deadline. It does not help a job that is already being ended.
+// move sets a later deadline. It does not save a job that is being ended.
 func (s *schedule) move(deadline instant) {
 	if s.lost {
 		return
@@ -89,7 +89,7 @@ func (s *schedule) move(deadline instant) {
 	s.deadline = max(s.deadline, deadline)
 }
 
-// next is when there is something to do next, or 0.
+// next returns when the keeper has to act next; 0 for never.
 func (s *schedule) next() instant {
 	var next instant
 	for _, at := range []instant{s.lossAt(), s.overtime, s.killAt} {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawn starts a keeper process, in a process group of its own, so that signals for our group, from a terminal or from
-// kill, do not reach it.
-func spawn(spec Spec) (*link, error) {
-	// Children that we already have, left by a shell that called exec, do not belong to the job.
+// spawn starts a keeper process in a process group of its own, so that it does not receive the signals that a terminal or kill sends to
+// this process's group.
+func spawn(spec Spec) (_ *link, err error) {
+	// Existing children, left by a shell that called exec, do not belong to the job.
 	before := map[int]bool{}
 	if !childless() {
 		for _, d := range descendants(os.Getpid()) {
@@ -38,15 +38,18 @@ func spawn(spec Spec) (*link, error) {
 	}
 	defer lifeline.Close()
 	conn := &lifelined{ours, watched}
+	defer func() {
+		if err != nil {
+			conn.Close()
+		}
+	}()
 	fd, err := inheritable(theirs)
 	if err != nil {
-		conn.Close()
 		return nil, err
 	}
 	defer unix.Close(fd)
 	lifelineFD, err := inheritable(lifeline)
 	if err != nil {
-		conn.Close()
 		return nil, err
 	}
 	defer unix.Close(lifelineFD)
@@ -57,14 +60,13 @@ func spawn(spec Spec) (*link, error) {
 	keepers.Lock()
 	defer keepers.Unlock()
 	if err := cmd.Start(); err != nil {
-		conn.Close()
 		return nil, fmt.Errorf("start the keeper: %w", err)
 	}
 	pid := cmd.Process.Pid
 	keepers.pids[pid] = true
 	return &link{
 		conn: conn,
-		kill: func() { _ = cmd.Process.Kill() }, // This fails if the keeper has ended.
+		kill: func() { _ = cmd.Process.Kill() }, // fails if the keeper has ended
 		wake: func() { _ = cmd.Process.Signal(unix.SIGCONT) },
 		wait: func() error {
 			err := cmd.Wait()
@@ -77,8 +79,8 @@ func spawn(spec Spec) (*link, error) {
 	}, nil
 }
 
-// newLifeline returns a pipe. Only the keeper has its end lifeline. When the keeper's death closes that, the kernel
-// continues this process; if it stayed stopped, what the keeper leaves would outlive the lock.
+// newLifeline returns a pipe, whose end lifeline only the keeper has. When the keeper's death closes that end, the kernel continues this
+// process: if it stayed stopped, the processes that the keeper leaves would outlive the lock.
 func newLifeline() (watched, lifeline *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -95,7 +97,7 @@ func newLifeline() (watched, lifeline *os.File, err error) {
 	return watched, lifeline, nil
 }
 
-// lifelined is a connection to a keeper whose end continues this process, until the connection is closed.
+// lifelined is a connection to a keeper with a lifeline, which closing the connection removes.
 type lifelined struct {
 	*os.File
 	watched *os.File
@@ -108,7 +110,7 @@ func (c *lifelined) Close() error {
 
 // keep is the keeper process.
 func keep(args []string) int {
-	// The command gets its parent-death signal when this thread ends.
+	// The command is killed when this thread ends.
 	runtime.LockOSThread()
 	if len(args) != 2 {
 		return 2
@@ -118,11 +120,11 @@ func keep(args []string) int {
 	if err != nil || err2 != nil {
 		return 2
 	}
-	// If the job had them open, their end would not show.
+	// The job must not inherit them: otherwise the parent would not see them close.
 	unix.CloseOnExec(fd)
 	unix.CloseOnExec(lifeline)
-	// Only KILL ends a keeper before its job. In the command, signals that are handled here have their default action
-	// again, and ignored ones (nohup) stay ignored.
+	// Only KILL ends a keeper before its job. In the command, signals that are handled here get back their default action, and ignored
+	// ones (nohup) stay ignored.
 	sink := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{
 		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
@@ -137,8 +139,8 @@ func keep(args []string) int {
 		fmt.Fprintln(os.Stderr, "holdfast:", err)
 		return 2
 	}
-	with := surroundings{os.Environ(), os.Stdin, os.Stdout, os.Stderr}
-	supervise(conn, wakingClock{}, func(o order) (processes, error) { return startCommand(o, with) })
+	spec := Spec{Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	supervise(conn, wakingClock{}, func(o order) (processes, error) { return startCommand(o, spec) })
 	return 0
 }
 

@@ -7,13 +7,6 @@ import (
 	"time"
 )
 
-// surroundings are what a command gets from its parent.
-type surroundings struct {
-	env      []string
-	in       io.Reader
-	out, err io.Writer
-}
-
 // change is a change of the command's state: it stopped or ended.
 type change struct {
 	stopped bool
@@ -21,23 +14,23 @@ type change struct {
 	code    int
 }
 
-// processes are the command, which leads a process group, and the processes that it started. Tests have their own.
+// processes are the command, which leads a process group, and the processes that it has started. Tests have their own implementation.
 type processes interface {
 	commandPID() int
 	changed() <-chan os.Signal // receives when a process may have stopped or ended
-	reap() []change            // the changes of the command since the last call
-	gone() bool                // no process remains
-	remaining() []int          // the processes that remain after the command
+	reap() []change            // returns the command's changes since the last call
+	gone() bool                // reports whether no process remains
+	remaining() []int          // returns the processes that remain after the command
 
 	release()               // runs the command
 	signal(sig int)         // sends a signal to the group
 	notify()                // sends USR1 to the command alone
 	terminate()             // sends TERM to all
-	kill() (denied []int)   // sends KILL to all that may be killed; repeated until no process remains
+	kill() (denied []int)   // sends KILL to all that may be killed; called again until no process remains
 	takeTerminal(group int) // gives the terminal to group if the command has it
 }
 
-// supervisor is the keeper's part: it runs one job.
+// supervisor belongs to the keeper. It runs one job.
 type supervisor struct {
 	schedule schedule
 	max      time.Duration
@@ -48,10 +41,10 @@ type supervisor struct {
 	clock clock
 	alarm alarm
 
-	result   Event         // what Ended will say
-	released bool          // the command runs, or did
+	result   Event         // the event Ended
+	released bool          // the command was run
 	exited   bool          // the command has ended; other processes may remain
-	denied   bool          // Denied was reported
+	denied   bool          // the event Denied was sent
 	retry    time.Duration // until the next KILL; 0 before the first
 }
 
@@ -109,7 +102,7 @@ func supervise(conn io.ReadWriter, clock clock, start func(order) (processes, er
 		s.tick()
 	}
 	s.tell(s.result)
-	// The end of the keeper would alarm the parent before it has read that all is well.
+	// The keeper stays until the parent has read the result: if it ended earlier, the parent would take it for dead.
 	for range received {
 	}
 }
@@ -123,7 +116,7 @@ func (s *supervisor) obey(o order) {
 		if s.max > 0 {
 			s.schedule.overtime = s.clock.now() + instant(s.max)
 		}
-		// A pause since the order may have cost the lock.
+		// If this process was stopped after the order was sent, the lock may have been lost meanwhile.
 		if s.tick(); s.schedule.killAt == 0 {
 			s.released = true
 			s.proc.release()
@@ -139,7 +132,6 @@ func (s *supervisor) obey(o order) {
 	}
 }
 
-// tick does what is due.
 func (s *supervisor) tick() {
 	now := s.clock.now()
 	if at := s.schedule.lossAt(); at != 0 && now >= at {
@@ -159,7 +151,7 @@ func (s *supervisor) tick() {
 	}
 }
 
-// lose does what OnLost says. A command that has not begun never does, even if it would continue without the lock.
+// lose does what OnLost says. A command that has not begun is not run, whatever OnLost says.
 func (s *supervisor) lose() {
 	s.schedule.lose()
 	if !s.released {
@@ -179,7 +171,7 @@ func (s *supervisor) lose() {
 	}
 }
 
-// abandoned ends the job because the parent has died. Nobody renews the lock now, but it holds until the deadline.
+// abandoned ends the job because the parent has died. The lock is no longer renewed, but stays held until the deadline.
 func (s *supervisor) abandoned() {
 	s.proc.takeTerminal(s.group)
 	s.end(s.schedule.grace())
@@ -194,7 +186,7 @@ func (s *supervisor) end(grace time.Duration) {
 	s.schedule.end(s.clock.now(), grace)
 }
 
-// kill sends KILL, and schedules the next: a killed process hands over its children only as it dies.
+// kill sends KILL, and schedules the next KILL: the children of a killed process can be found only when it has died.
 func (s *supervisor) kill() {
 	denied := s.proc.kill()
 	if len(denied) > 0 && !s.denied {
@@ -205,7 +197,6 @@ func (s *supervisor) kill() {
 	s.schedule.killAt = s.clock.now() + instant(s.retry)
 }
 
-// collect handles processes that stopped or ended.
 func (s *supervisor) collect() {
 	for _, c := range s.proc.reap() {
 		if c.stopped {
@@ -216,7 +207,7 @@ func (s *supervisor) collect() {
 		s.result.Code, s.result.Signal = c.code, c.signal
 	}
 	if s.retry > 0 {
-		// Processes that died may have handed their children to us.
+		// The orphans of processes that have died may now be children of this process.
 		s.retry, s.schedule.killAt = time.Millisecond, s.clock.now()
 		return
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// world is a keeper and its parent in virtual time, with a simulated command. It notes what happens, and when: "95s TERM"
-// is 95 s after the beginning.
+// world is a keeper and its parent in virtual time, with a simulated command. It records what happens: "95s TERM" is a TERM 95 s after the
+// beginning.
 type world struct {
 	*Job
 	t       *testing.T
@@ -65,7 +65,7 @@ func inWorld(t *testing.T, spec Spec, f func(w *world)) {
 	})
 }
 
-// listen notes events.
+// listen records events.
 func (w *world) listen() {
 	for ev := range w.Events() {
 		w.listens <- struct{}{}
@@ -88,12 +88,12 @@ func (w *world) listen() {
 	}
 }
 
-// at is a time after the beginning.
+// at returns a time after the beginning.
 func (w *world) at(seconds float64) time.Time {
 	return w.began.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// until waits until that time after the beginning, and until everything that is due then has happened.
+// until waits until a time after the beginning, and until everything that is due at that time has happened.
 func (w *world) until(seconds float64) {
 	time.Sleep(time.Until(w.at(seconds)))
 	synctest.Wait()
@@ -128,8 +128,8 @@ func (w *world) note(format string, args ...any) {
 	}
 }
 
-// happened requires that exactly these things have happened. Things of the same instant have no order, because actions
-// and events of the keeper reach the log in different ways.
+// happened requires that exactly these things have happened. Things of the same instant may be in any order, because the keeper's actions
+// and events reach the log in different ways.
 func (w *world) happened(want ...string) {
 	w.t.Helper()
 	synctest.Wait()

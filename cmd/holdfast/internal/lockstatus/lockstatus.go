@@ -1,8 +1,9 @@
-// Package lockstatus says to people, and to programs, what is known of a lock.
+// Package lockstatus describes locks, their holders and their waiters, to people and as JSON.
 package lockstatus
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,9 +11,11 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/printable"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// Report is what is known of a lock, as JSON.
+// Report is a lock's status as JSON.
 type Report struct {
 	Time    time.Time     `json:"time"` // by the server's clock
 	Name    string        `json:"name"`
@@ -23,11 +26,11 @@ type Report struct {
 	Limit   int           `json:"limit,omitempty"`
 	Count   *int          `json:"count,omitempty"` // of a latch
 	Holders []Holder      `json:"holders"`
-	Waiting *int          `json:"waiting"` // null if it is not known
-	Waiters []Waiter      `json:"waiters"` // the first; null if they are not known
+	Waiting *int          `json:"waiting"` // null if unknown
+	Waiters []Waiter      `json:"waiters"` // the first ones; null if unknown
 }
 
-// Process is who holds a lock or waits for it, and how.
+// Process is a process that holds a lock or waits for it.
 type Process struct {
 	Identity string            `json:"identity,omitempty"`
 	Host     string            `json:"host,omitempty"`
@@ -37,14 +40,15 @@ type Process struct {
 	Permits  int               `json:"permits,omitempty"`
 }
 
-// Holder is a holder of a lock.
+// Holder is a process that holds a lock.
 type Holder struct {
 	Process
 	Grant   string     `json:"grant,omitempty"`
 	Fence   uint64     `json:"fence,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
-	TTL     *int64     `json:"ttl_ms"` // null: no expiry
+	TTL     *int64     `json:"ttl_ms"` // null if there is no expiry
 	Foreign bool       `json:"foreign,omitempty"`
+	Waiters *int       `json:"waiters,omitempty"` // of the lock; set by NewAwaited
 }
 
 // Waiter is a process that waits for a lock.
@@ -53,7 +57,7 @@ type Waiter struct {
 	Since time.Time `json:"since"`
 }
 
-// NewReport returns the report of a lock. Of a quorum's lock it is not known who waits.
+// NewReport returns the report of a lock. quorum means that it is a quorum's lock, whose waiters are unknown.
 func NewReport(s holdfast.Status, quorum bool) *Report {
 	r := &Report{
 		Time: s.Time, Name: s.Name, Key: s.Key, Kind: s.Kind, Held: s.Held(), Fence: s.Fence, Limit: s.Limit, Holders: []Holder{},
@@ -70,7 +74,7 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 	return r
 }
 
-// NewWaiters returns the report of a lock's waiters, in order.
+// NewWaiters returns the reports of waiters, in the same order.
 func NewWaiters(waiters []holdfast.Waiter) []Waiter {
 	all := []Waiter{}
 	for _, w := range waiters {
@@ -92,30 +96,37 @@ func NewHolder(h holdfast.Holder) Holder {
 	return own
 }
 
+// NewAwaited returns the report of a holder of a lock with this number of waiters.
+func NewAwaited(h holdfast.Holder, waiters int) *Holder {
+	own := NewHolder(h)
+	own.Waiters = &waiters
+	return &own
+}
+
 // Summary is a lock in one line.
 type Summary struct {
 	Name    string
 	Kind    string
 	Holders string
-	Age     time.Duration // of the oldest holder; negative if there is none, or it is not known
-	TTL     time.Duration // of the holder that would expire first; negative if there is none, or it has no expiry
+	Age     time.Duration // how long the oldest holder has held the lock; negative if unknown, or without holders
+	TTL     time.Duration // of the lease that expires first; negative if there is none, or if it never expires
 	Waiting int
-	Standby int    // candidates of an election that has a leader: they wait for as long as all is well
-	Grant   string // of the only holder
+	Standby int    // number of candidates of an election that has a leader, which wait while all is well
+	Grant   string // of the only holder; "" if there are several
 }
 
 const (
-	// maxShown bounds what is shown of a text that others wrote, in bytes; a name has as many at most.
-	maxShown = 512
-	// maxOwner bounds what is shown of an owner.
+	// MaxShown bounds what is shown of a text that others wrote, in bytes. Names of locks are never longer.
+	MaxShown = 512
+	// maxOwner bounds what is shown of an identity or a host, in bytes.
 	maxOwner = 64
-	// named is how many holders a Summary names.
+	// named is the maximum number of holders that a Summary names.
 	named = 3
 )
 
 // Summarize returns the summary of a lock.
 func Summarize(s holdfast.Status) Summary {
-	sum := Summary{Name: printable.Line(s.Name, maxShown), Kind: string(s.Kind), Holders: holders(s), Age: -1, TTL: -1, Waiting: s.Waiting}
+	sum := Summary{Name: printable.Line(s.Name, MaxShown), Kind: string(s.Kind), Holders: holders(s), Age: -1, TTL: -1, Waiting: s.Waiting}
 	if s.Kind == holdfast.KindElection && s.Held() {
 		sum.Waiting, sum.Standby = 0, s.Waiting
 	}
@@ -133,7 +144,7 @@ func Summarize(s holdfast.Status) Summary {
 	return sum
 }
 
-// Awaited says how many wait for the lock, or stand by; "" if nobody does.
+// Awaited says how many processes wait for the lock or stand by. It returns "" if none does.
 func (s Summary) Awaited() string {
 	switch {
 	case s.Waiting > 0:
@@ -144,7 +155,7 @@ func (s Summary) Awaited() string {
 	return ""
 }
 
-// holders says in a few words who holds a lock.
+// holders says in a few words who holds the lock.
 func holders(s holdfast.Status) string {
 	var who []string
 	permits := 0
@@ -189,7 +200,7 @@ func holders(s holdfast.Status) string {
 	return before + ": " + names
 }
 
-// OwnerOf names a holder.
+// OwnerOf returns the holder's identity, for people.
 func OwnerOf(h holdfast.Holder) string {
 	switch {
 	case h.Foreign:
@@ -200,16 +211,16 @@ func OwnerOf(h holdfast.Holder) string {
 	return printable.Word(h.Identity, maxOwner)
 }
 
-// GrantOf says by which grant a holder has the lock.
+// GrantOf returns the holder's grant id and fence, for people.
 func GrantOf(h holdfast.Holder) string {
 	text := "grant " + h.Grant
-	if h.Fence > 0 { // otherwise it is not known yet
+	if h.Fence > 0 { // 0 while it is unknown to others
 		text += fmt.Sprintf(", fence %d", h.Fence)
 	}
 	return text
 }
 
-// Age writes how old something is, or how long it has left, in a few characters; "-" if it is negative.
+// Age returns a duration in a few characters, or "-" if it is negative.
 func Age(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -222,4 +233,137 @@ func Age(d time.Duration) string {
 		return fmt.Sprintf("%dh", d/time.Hour)
 	}
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// Text says everything that is known of a lock. quorum means that it is a quorum's lock, whose waiters are unknown.
+func Text(s holdfast.Status, quorum bool) string {
+	var b strings.Builder
+	sum := Summarize(s)
+	kind := sum.Kind
+	if kind == "" {
+		kind = "lock"
+	}
+	fmt.Fprintf(&b, "%s %s\n", kind, sum.Name)
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-9s %s\n", what, fmt.Sprintf(format, args...))
+	}
+	line("key", "%s", printable.Line(s.Key, MaxShown))
+	if s.Fence > 0 {
+		line("fence", "%d", s.Fence)
+	}
+	switch {
+	case s.Kind == "":
+		line("free", "the server has no lock of this name")
+	case sum.Holders == "-":
+		line("free", "nobody holds it")
+	case s.Kind == holdfast.KindLatch || s.Kind == holdfast.KindBarrier || s.Kind == holdfast.KindElection:
+		line("state", "%s", sum.Holders)
+	default:
+		line("held by", "%s", sum.Holders)
+	}
+	for i, h := range s.Holders {
+		about := []string{}
+		if h.Grant != "" {
+			about = append(about, GrantOf(h))
+		}
+		if !h.Since.IsZero() {
+			about = append(about, since(h.Since, s.Time))
+		}
+		if h.TTL < 0 {
+			about = append(about, "no expiry")
+		} else {
+			about = append(about, fmt.Sprintf("expires in %s unless renewed", h.TTL.Round(100*time.Millisecond)))
+		}
+		writeProcess(&b, i, OwnerOf(h), NewHolder(h).Process, about)
+	}
+	switch awaited := sum.Awaited(); {
+	case awaited != "":
+		line("awaited", "by %s, in this order", awaited)
+	case quorum && s.Kind != "":
+		line("awaited", "not known of a lock of a quorum")
+	}
+	for i, w := range NewWaiters(s.Waiters) {
+		writeProcess(&b, i, OwnerOf(holdfast.Holder{Identity: w.Identity}), w.Process, []string{since(w.Since, s.Time)})
+	}
+	if left := s.Waiting - len(s.Waiters); left > 0 && len(s.Waiters) > 0 {
+		fmt.Fprintf(&b, "    and %d more\n", left)
+	}
+	return b.String()
+}
+
+// writeProcess writes the ith holder or waiter in a line, and each of its notes in another.
+func writeProcess(b *strings.Builder, i int, owner string, p Process, about []string) {
+	if where := where(p.Host, p.PID); where != "" {
+		owner += " (" + where + ")"
+	}
+	switch p.Mode {
+	case holdfast.ModeReader, holdfast.ModeWriter:
+		owner += ", " + string(p.Mode)
+	case holdfast.ModePermits:
+		owner += fmt.Sprintf(", permits: %d", p.Permits)
+	}
+	fmt.Fprintf(b, "    %d. %s, %s\n", i+1, owner, strings.Join(about, ", "))
+	for _, note := range notes(p.Meta) {
+		fmt.Fprintf(b, "       %s\n", note)
+	}
+}
+
+// Describe describes, in a phrase, a holder of the lock with this key.
+func Describe(h holdfast.Holder, key string) string {
+	if h.Foreign {
+		expiry := ""
+		if h.TTL < 0 {
+			expiry = ", which has no expiry"
+		}
+		return fmt.Sprintf("another program (key %s%s)", printable.Line(key, MaxShown), expiry)
+	}
+	text := "somebody"
+	if h.Identity != "" {
+		text = printable.Word(h.Identity, MaxShown)
+	}
+	var about []string
+	switch h.Mode {
+	case holdfast.ModeReader:
+		about = append(about, "shared")
+	case holdfast.ModeWriter:
+		about = append(about, "exclusive")
+	}
+	if where := where(h.Host, h.PID); where != "" {
+		about = append(about, where)
+	}
+	if !h.Since.IsZero() {
+		about = append(about, "since "+h.Since.Local().Format(console.TimeFormat))
+	}
+	if about = append(about, notes(h.Meta)...); len(about) > 0 {
+		text += " (" + strings.Join(about, ", ") + ")"
+	}
+	return text
+}
+
+// DescribeWaiter describes, in a phrase, a process that waits for a lock.
+func DescribeWaiter(w holdfast.Waiter) string {
+	return Describe(holdfast.Holder{Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Since: w.Since}, "")
+}
+
+func notes(meta map[string]string) (all []string) {
+	for _, k := range slices.Sorted(maps.Keys(meta)) {
+		all = append(all, printable.Word(k, MaxShown)+"="+printable.Word(meta[k], MaxShown))
+	}
+	return all
+}
+
+// where returns the host and process id of a holder or waiter; "" if both are unknown.
+func where(host string, pid int) string {
+	var parts []string
+	if pid != 0 {
+		parts = append(parts, fmt.Sprintf("pid %d", pid))
+	}
+	if host != "" {
+		parts = append(parts, "on "+printable.Word(host, maxOwner))
+	}
+	return strings.Join(parts, " ")
+}
+
+func since(t, now time.Time) string {
+	return fmt.Sprintf("since %s (%s)", t.Local().Format(console.TimeFormat), Age(max(now.Sub(t), 0)))
 }

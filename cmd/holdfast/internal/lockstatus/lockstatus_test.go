@@ -52,7 +52,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// What others wrote cannot add a line, or reach a terminal.
+// Texts that other processes wrote cannot add a line or control a terminal.
 func TestWriteEscapes(t *testing.T) {
 	h := by("evil\n  free", time.Minute, time.Second)
 	h.Host, h.Meta = "\u202ehost", map[string]string{"k\x1b": "v\r\n"}

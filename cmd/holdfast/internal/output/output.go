@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// JSON returns one line of JSON, in which characters that do not print are escaped.
+// JSON returns a value as one line of JSON. Characters that do not print are escaped.
 func JSON(value any) ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
@@ -28,12 +28,12 @@ func JSON(value any) ([]byte, error) {
 	return printable.JSON(text.Bytes()), nil
 }
 
-// ReplaceFile writes a file completely or not at all, and does not follow a symbolic link, which somebody else may have put there: it
-// writes another file and renames it. It writes directly to what is not a regular file, such as a pipe or a terminal. A pipe that
-// nobody reads is an error; one whose reader does not read is waited for.
+// ReplaceFile replaces a file completely or not at all: it writes another file and renames it. So it does not follow a symbolic link,
+// which another user may have made. It writes directly to anything that is not a regular file, such as a pipe or a terminal. A pipe
+// without a reader is an error; a reader that does not read makes ReplaceFile wait.
 func ReplaceFile(name string, text []byte) error {
 	if !isRegular(name) {
-		// Without O_NONBLOCK a pipe that nobody reads would be waited for.
+		// Without O_NONBLOCK, opening a pipe would wait for a reader.
 		f, err := os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		if errors.Is(err, syscall.ENXIO) {
 			return fmt.Errorf("%w: it is a pipe that nobody reads, or a socket", err)
@@ -51,8 +51,8 @@ func ReplaceFile(name string, text []byte) error {
 	return rename(name, text, mode)
 }
 
-// PublishFile is ReplaceFile for a file that everybody may read, whatever the umask is and the file was. A reader never sees a part of
-// it: if it is not a regular file, PublishFile fails.
+// PublishFile is ReplaceFile for a file that every user may read, whatever the umask and the mode of the old file. It fails if the file
+// exists and is not a regular file.
 func PublishFile(name string, text []byte) error {
 	if !isRegular(name) {
 		return notRegular(name)
@@ -60,7 +60,7 @@ func PublishFile(name string, text []byte) error {
 	return rename(name, text, 0o644)
 }
 
-// rename writes another file, and renames it. A mode of 0 leaves it to the umask who may read the file.
+// rename writes another file, and renames it. With mode 0, the umask decides who may read the file.
 func rename(name string, text []byte, mode fs.FileMode) error {
 	next := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+rand.Text())
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -80,7 +80,7 @@ func rename(name string, text []byte, mode fs.FileMode) error {
 	return err
 }
 
-// ReadRegular reads a regular file. Anything else, such as a pipe, is an error; ReadRegular does not wait for it.
+// ReadRegular reads a regular file. For anything else, such as a pipe, it returns an error without waiting.
 func ReadRegular(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -99,7 +99,7 @@ func ReadRegular(name string) ([]byte, error) {
 
 func notRegular(name string) error { return fmt.Errorf("%s is not a regular file", name) }
 
-// isRegular reports whether a file is regular, or does not exist, and is none that the system provides, such as /dev/stdout.
+// isRegular reports whether a file is regular or does not exist. A file that the system provides, such as /dev/stdout, is not regular.
 func isRegular(name string) bool {
 	if path, err := filepath.Abs(name); err == nil && !strings.HasPrefix(path, "/dev/shm/") &&
 		(strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/")) {

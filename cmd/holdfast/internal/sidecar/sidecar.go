@@ -1,10 +1,8 @@
-// Package sidecar campaigns in an election for another program, which asks over HTTP whether it leads.
+// Package sidecar campaigns in an election on behalf of another program, which asks over HTTP whether it leads.
 package sidecar
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -16,67 +14,39 @@ import (
 	"github.com/holdfast-go/holdfast/election"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
-// Sidecar is a candidate. Its exported fields are set before Run.
+// Sidecar is a candidate, and the handler of requests. Its exported fields are set before Run.
 type Sidecar struct {
 	Election *election.Election
-	Server   string   // names the server, without credentials
-	Key      string   // of the leader's lock
-	Hosts    []string // that are served, besides addresses and localhost
-	// Drain is how long, after a signal, the leader denies that it leads before it resigns.
-	Drain   time.Duration
-	Console *console.Console
+	Server   string        // the server's address, without credentials
+	Key      string        // of the leader's lock
+	Hosts    []string      // names that are served, besides addresses and localhost
+	Drain    time.Duration // how long a leader that is told to end denies that it leads, before it resigns
+	Console  *console.Console
 
 	mu     sync.Mutex
-	term   *holdfast.Lease // nil unless it leads
+	term   *holdfast.Lease // nil unless this process leads
 	since  time.Time       // when the term began
-	status holdfast.Status // as last seen
-	seen   time.Time       // when that was; zero if never
+	status holdfast.Status // of the election, as last seen
+	seen   time.Time       // when status was seen; zero if never
 }
 
-// ErrServe says that requests could not be served.
-var ErrServe = errors.New("cannot serve")
-
-// Run campaigns and serves until ctx ends, or until the campaign fails. It closes the listener.
-func (s *Sidecar) Run(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
+// Run campaigns until ctx ends, and then returns nil, or until the campaign fails.
+func (s *Sidecar) Run(ctx context.Context) error {
+	watched, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watch(watched) })
+	defer watching.Wait()
+	defer cancel()
+	if err := s.Election.Run(ctx, s.lead); ctx.Err() == nil {
+		return err
 	}
-	campaign, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var parts sync.WaitGroup
-	parts.Go(func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			cancel(fmt.Errorf("%w %s: %w", ErrServe, listener.Addr(), err))
-		}
-	})
-	parts.Go(func() { s.watch(campaign) })
-	err := s.Election.Run(campaign, s.lead)
-	if served := context.Cause(campaign); ctx.Err() == nil && served != nil {
-		err = served
-	}
-	cancel(nil)
-	// Requests are answered at once, so that it does not take long.
-	ending, stop := context.WithTimeout(context.Background(), 2*time.Second)
-	defer stop()
-	if server.Shutdown(ending) != nil {
-		_ = server.Close()
-	}
-	parts.Wait()
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return nil
 }
 
-// lead leads for a term.
 func (s *Sidecar) lead(ctx context.Context, term *holdfast.Lease) error {
 	s.set(term)
 	s.Console.Notef("leading %q, fence %d", s.Election.Name(), term.Fence())
@@ -86,7 +56,7 @@ func (s *Sidecar) lead(ctx context.Context, term *holdfast.Lease) error {
 		s.Console.Warnf("%v; campaigning again", err)
 		return err
 	}
-	// It has been told to end. Programs that ask now and then must have noticed before another can lead.
+	// ctx ended because the sidecar is told to end. Programs that ask now and then must notice before another candidate leads.
 	drained := time.NewTimer(s.Drain)
 	defer drained.Stop()
 	select {
@@ -102,11 +72,11 @@ func (s *Sidecar) set(term *holdfast.Lease) {
 	s.term, s.since = term, time.Now()
 }
 
-// watch notes who leads, and who waits.
+// watch keeps status up to date until ctx ends.
 func (s *Sidecar) watch(ctx context.Context) {
 	for status, err := range s.Election.Watch(ctx) {
 		if err != nil {
-			return // The campaign fails, too.
+			return // the campaign fails, too
 		}
 		s.mu.Lock()
 		s.status, s.seen = status, time.Now()
@@ -114,7 +84,7 @@ func (s *Sidecar) watch(ctx context.Context) {
 	}
 }
 
-// leading returns the term, if this process leads, and how long it may still believe so.
+// leading returns the term and what is left of it. If this process does not lead, it returns nil.
 func (s *Sidecar) leading() (term *holdfast.Lease, left time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,23 +101,23 @@ func (s *Sidecar) leading() (term *holdfast.Lease, left time.Duration) {
 type Answer struct {
 	Name    string `json:"name"`
 	Leading bool   `json:"leading"`
-	Fence   uint64 `json:"fence,omitempty"`  // of its term
-	TTL     int64  `json:"ttl_ms,omitempty"` // how long it leads even if the server does not answer any more
+	Fence   uint64 `json:"fence,omitempty"`  // of the term
+	TTL     int64  `json:"ttl_ms,omitempty"` // how long this process leads even if the server no longer answers
 }
 
-// Status is the answer to /status: also who else leads and waits, as for holdfast elect --leader.
+// Status is the answer to /status. It adds who leads and who waits, as holdfast elect --leader does.
 type Status struct {
 	Time time.Time `json:"time"`
 	Answer
 	Key        string              `json:"key"`
 	Server     string              `json:"server"`
 	Since      time.Time           `json:"since,omitzero"` // when this process began to lead
-	Leader     *job.Holder         `json:"leader"`         // null if nobody leads
+	Leader     *lockstatus.Holder  `json:"leader"`         // null if nobody leads
 	Candidates []lockstatus.Waiter `json:"candidates,omitempty"`
-	Seen       time.Time           `json:"seen,omitzero"` // when leader and candidates were last heard of
+	Seen       time.Time           `json:"seen,omitzero"` // when leader and candidates were as said here
 }
 
-// answerTime bounds the time in which a client takes an answer.
+// answerTime bounds how long a client takes to read an answer.
 const answerTime = 10 * time.Second
 
 // ServeHTTP answers /leader with 200 if this process leads, and otherwise 503; and /status.
@@ -172,7 +142,7 @@ func (s *Sidecar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if term, left := s.leading(); term != nil {
 		code = http.StatusOK
 		answer.Leading, answer.Fence, answer.TTL = true, term.Fence(), left.Milliseconds()
-		// If this process is stopped here until after the term, the answer is not sent.
+		// If this process is suspended here until after the term, the answer is not sent.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(min(left, answerTime)))
 	}
 	var body any = answer
@@ -186,10 +156,9 @@ func (s *Sidecar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(text) // The client does not listen any more, or asks too late.
+	_, _ = w.Write(text) // fails if the client has gone, or after the write deadline
 }
 
-// about adds to an answer what else is known.
 func (s *Sidecar) about(answer Answer) Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,13 +168,13 @@ func (s *Sidecar) about(answer Answer) Status {
 		all.Since = s.since
 	}
 	if leader, leads := s.status.Holder(); leads {
-		all.Leader = job.NewHolder(leader, s.status.Waiting)
+		all.Leader = lockstatus.NewAwaited(leader, s.status.Waiting)
 	}
 	return all
 }
 
-// isOurs reports whether requests for this host are answered. A web page that makes its own name lead here, to read what
-// this machine says, sends that name; nobody can do so with an address. Browsers always send one of both.
+// isOurs reports whether requests for this host are answered. A web page may make its own host name resolve to this machine, in order
+// to read the answers, but then the browser sends that name; nobody can do the same with an address.
 func (s *Sidecar) isOurs(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

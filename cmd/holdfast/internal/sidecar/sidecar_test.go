@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -17,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// begin runs a candidate, whose listener nobody connects to, and returns how to end it.
+// begin runs a candidate, and returns how to end it.
 func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *Sidecar, end func()) {
 	t.Helper()
 	s = &Sidecar{
@@ -26,7 +25,7 @@ func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *S
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
-	go func() { over <- s.Run(ctx, &nobody{closed: make(chan struct{})}) }()
+	go func() { over <- s.Run(ctx) }()
 	return s, func() {
 		t.Helper()
 		cancel()
@@ -35,25 +34,6 @@ func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *S
 		}
 	}
 }
-
-// nobody is a listener to which nobody connects.
-type nobody struct{ closed chan struct{} }
-
-func (n *nobody) Accept() (net.Conn, error) {
-	<-n.closed
-	return nil, net.ErrClosed
-}
-
-func (n *nobody) Close() error {
-	select {
-	case <-n.closed:
-	default:
-		close(n.closed)
-	}
-	return nil
-}
-
-func (n *nobody) Addr() net.Addr { return &net.TCPAddr{} }
 
 // ask asks for a path, and returns the code and the answer.
 func ask(t *testing.T, s *Sidecar, path string) (int, Status) {
@@ -92,7 +72,7 @@ func TestOneOfTwoLeads(t *testing.T) {
 			t.Errorf("the first: %+v", status)
 		}
 
-		// The first says that it does not lead before the second leads.
+		// When the first is told to end, it denies that it leads before the second leads.
 		go end()
 		synctest.Wait()
 		for range 29 {

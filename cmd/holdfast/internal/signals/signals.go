@@ -1,4 +1,4 @@
-// Package signals knows the signals that holdfast receives, and what each asks for.
+// Package signals knows the signals that holdfast receives, and what each of them asks for.
 package signals
 
 import (
@@ -12,8 +12,8 @@ type Error struct{ os.Signal }
 
 func (e Error) Error() string { return "stopped by a signal: " + e.String() }
 
-// Context returns a context that ends, with an Error as its cause, when a signal asks the program to end, or when
-// nobody reads its output any more. A second signal has its default effect.
+// Context returns a context that ends, with an Error as its cause, when a signal asks the program to end, or when the reader of its output
+// has gone. A second signal has its default effect.
 func Context(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	received := make(chan os.Signal, 1)
@@ -39,8 +39,8 @@ func Context(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// Await waits until done is closed, or until a signal arrives that ends programs, and reports whether done was first. ^Z stops the
-// program meanwhile.
+// Await waits until done is closed, or until a signal asks the program to end, and reports whether done is closed. Meanwhile, ^Z stops the
+// program.
 func Await(done <-chan struct{}, received <-chan os.Signal) bool {
 	for {
 		select {

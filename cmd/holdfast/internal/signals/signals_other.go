@@ -7,25 +7,20 @@ import (
 	"syscall"
 )
 
-// Continue is the number of SIGCONT, which does not exist here.
-const Continue = 0
+// The numbers of SIGCONT and SIGSTOP, which do not exist here.
+const Continue, Stop = 0, 0
 
-// Handled lists the signals that holdfast handles.
+// Handled returns the signals that holdfast handles. Nothing here stops jobs, and there is no SIGPIPE.
 func Handled() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
 
-// EndsProgram reports whether sig asks a program to end.
-func EndsProgram(os.Signal) bool { return true }
-
-// IsBrokenPipe returns false: there is no SIGPIPE here.
-func IsBrokenPipe(os.Signal) bool { return false }
-
-func outputClosed() bool { return false }
-
-// Suspends returns false: nothing here stops jobs.
-func Suspends(os.Signal) bool { return false }
-
-// Continues returns false: nothing here stops jobs.
-func Continues(os.Signal) bool { return false }
+func EndsProgram(os.Signal) bool   { return true }
+func IsBrokenPipe(os.Signal) bool  { return false }
+func outputClosed() bool           { return false }
+func Suspends(os.Signal) bool      { return false }
+func Continues(os.Signal) bool     { return false }
+func IsTerminalAccess(int) bool    { return false }
+func AllowTerminalFromBackground() {}
+func StopGroup()                   {}
 
 // Number returns the number of sig.
 func Number(sig os.Signal) int {
@@ -34,12 +29,3 @@ func Number(sig os.Signal) int {
 	}
 	return 0
 }
-
-// IsTerminalAccess returns false: nothing here stops jobs.
-func IsTerminalAccess(int) bool { return false }
-
-// AllowTerminalFromBackground does nothing.
-func AllowTerminalFromBackground() {}
-
-// StopGroup does nothing.
-func StopGroup() {}

@@ -10,12 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Continue is the number of SIGCONT.
-const Continue = int(unix.SIGCONT)
+// The numbers of SIGCONT and SIGSTOP.
+const (
+	Continue = int(unix.SIGCONT)
+	Stop     = int(unix.SIGSTOP)
+)
 
-// Handled lists the signals that holdfast handles. Signals that were ignored when holdfast started, as under nohup,
-// stay ignored, also in the command. SIGPIPE is among them so that a broken pipe becomes a write error instead of
-// killing holdfast.
+// Handled returns the signals that holdfast handles. Signals that were ignored when holdfast started, as under nohup, stay ignored, also in
+// the command. SIGPIPE is handled so that a broken pipe becomes a write error instead of killing holdfast.
 func Handled() []os.Signal {
 	all := []os.Signal{
 		unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
@@ -33,11 +35,11 @@ func EndsProgram(sig os.Signal) bool {
 	return false
 }
 
-// IsBrokenPipe reports whether sig is SIGPIPE, which is about our own writes and not meant for the command.
+// IsBrokenPipe reports whether sig is SIGPIPE. It is about holdfast's own writes, and not meant for the command.
 func IsBrokenPipe(sig os.Signal) bool { return sig == unix.SIGPIPE }
 
-// outputClosed reports whether nobody reads our output any more. SIGPIPE does not imply that: a program that handles
-// it also receives it for connections to a server that has died (os/signal).
+// outputClosed reports whether the reader of holdfast's output has gone. SIGPIPE does not imply that: a program that handles it also
+// receives it for connections to a server that has died (os/signal).
 func outputClosed() bool {
 	outputs := []unix.PollFd{{Fd: 1}, {Fd: 2}}
 	_, err := unix.Poll(outputs, 0)
@@ -58,16 +60,15 @@ func Number(sig os.Signal) int {
 	return 0
 }
 
-// IsTerminalAccess reports whether the signal with this number stops programs that use the terminal from the
-// background.
+// IsTerminalAccess reports whether the signal with this number stops programs that use the terminal from the background.
 func IsTerminalAccess(sig int) bool {
 	return sig == int(unix.SIGTTIN) || sig == int(unix.SIGTTOU)
 }
 
-// AllowTerminalFromBackground lets us use the terminal while the command is in the foreground. Programs that we
-// execute later would inherit this; there are none.
+// AllowTerminalFromBackground lets holdfast use the terminal while the command is in the foreground. Later children would inherit this;
+// there are none.
 func AllowTerminalFromBackground() { signal.Ignore(unix.SIGTTOU) }
 
-// StopGroup stops our process group, as ^Z would. It does not use SIGTSTP: once Go has handled a signal, its default
-// action does not come back.
+// StopGroup stops the process group of holdfast, as ^Z would. It does not use SIGTSTP: once Go has handled a signal, its default action
+// does not come back.
 func StopGroup() { _ = unix.Kill(0, unix.SIGTTIN) }

@@ -1,4 +1,4 @@
-// Package standstill measures for how long this process, and so most likely the machine, stood still.
+// Package standstill measures how long this process, and most likely the machine, stood still.
 package standstill
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Until waits until ctx ends, and returns for how long this process stood still meanwhile.
+// Until waits until ctx ends, and returns how long this process stood still meanwhile.
 func Until(ctx context.Context) (all time.Duration) {
 	const step, noticeable = 50 * time.Millisecond, 250 * time.Millisecond
 	for last := time.Now(); ctx.Err() == nil; {

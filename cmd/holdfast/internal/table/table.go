@@ -10,22 +10,21 @@ import (
 type Column struct {
 	Title string
 	Right bool // aligned to the right
-	// Least is the width to which it may be cut if the table is too wide; 0: it is never cut.
+	// Least is the width to which the column may be cut if the table is too wide; 0 if it is never cut.
 	Least int
-	// Expendable says that it may be left out if the table is still too wide. The last such column goes first.
+	// Expendable columns are left out if the table is still too wide, the last one first.
 	Expendable bool
 }
 
-// gap is the space between two columns.
 const gap = 2
 
 // Layout says how wide each column of a table is.
 type Layout struct {
 	columns []Column
-	widths  []int // -1: it is left out
+	widths  []int // -1 for a column that is left out
 }
 
-// Fit returns the layout of a table with these rows on a terminal that is so wide; 0 means that any width is fine.
+// Fit returns the layout of a table with these rows for a terminal of this width; 0 means any width.
 func Fit(columns []Column, rows [][]string, terminal int) *Layout {
 	l := &Layout{columns: columns}
 	for i, c := range columns {
@@ -58,7 +57,7 @@ func Fit(columns []Column, rows [][]string, terminal int) *Layout {
 	return l
 }
 
-// least is the width of the table if all columns that may be cut are.
+// least returns the width of the table when its columns are cut as far as possible.
 func (l *Layout) least() int {
 	sum := -gap
 	for i, w := range l.widths {
@@ -116,7 +115,7 @@ func (l *Layout) Line(row []string) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// Cut shortens a text to a width. An ellipsis is part of it if something was cut off.
+// Cut shortens a text to a width. If it cuts something off, it ends the text with an ellipsis, within that width.
 func Cut(text string, width int) string {
 	if Width(text) <= width {
 		return text
@@ -131,7 +130,7 @@ func Cut(text string, width int) string {
 	return text
 }
 
-// Width returns how many columns of a terminal a text takes that has no control characters.
+// Width returns how many columns of a terminal a text takes. The text must have no control characters.
 func Width(text string) (n int) {
 	for _, r := range text {
 		n += runeWidth(r)
@@ -151,7 +150,7 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// wide has the characters that take two columns, as Unicode's EastAsianWidth has them, in coarse ranges.
+// wide is the set of characters that take two columns: Unicode's EastAsianWidth, in coarse ranges.
 var wide = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x1100, Hi: 0x115f, Stride: 1},

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package tty moves a terminal's foreground between process groups, and knows a terminal's size.
+// Package tty moves a terminal's foreground between process groups, and reads a terminal's size.
 package tty
 
 import (
@@ -15,8 +15,7 @@ type Terminal struct {
 	f *os.File
 }
 
-// Open opens the controlling terminal. It returns nil if there is none, as under cron; the methods of a nil Terminal do
-// nothing.
+// Open opens the controlling terminal. It returns nil if there is none, as under cron. The methods of a nil Terminal do nothing.
 func Open() *Terminal {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
@@ -25,7 +24,6 @@ func Open() *Terminal {
 	return &Terminal{f}
 }
 
-// Close closes the terminal.
 func (t *Terminal) Close() {
 	if t != nil {
 		t.f.Close()
@@ -41,11 +39,11 @@ func (t *Terminal) Foreground(pgid int) bool {
 	return err == nil && fg == pgid
 }
 
-// Pass makes to the foreground process group if from is. A caller that may be in the background must ignore SIGTTOU,
+// Pass makes the process group to the foreground process group if from is. A caller that may be in the background must ignore SIGTTOU,
 // which would stop it here.
 func (t *Terminal) Pass(from, to int) {
 	if t.Foreground(from) {
-		// This fails if the terminal was hung up, and then it does not matter.
+		// Pass fails if the terminal was hung up, and then it does not matter.
 		_ = unix.IoctlSetPointerInt(int(t.f.Fd()), unix.TIOCSPGRP, to)
 	}
 }
@@ -65,7 +63,7 @@ func IsTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// Size returns the size of a terminal; false if f is none.
+// Size returns the size of a terminal. ok is false if f is no terminal.
 func Size(f *os.File) (columns, rows int, ok bool) {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
@@ -74,7 +72,7 @@ func Size(f *os.File) (columns, rows int, ok bool) {
 	return int(size.Col), int(size.Row), true
 }
 
-// Resized returns a channel that receives a value when a terminal of this process has another size, until stop is called.
+// Resized returns a channel that receives a value whenever the terminal's size changes, until stop is called.
 func Resized() (resized <-chan os.Signal, stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGWINCH)

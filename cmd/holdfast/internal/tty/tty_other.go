@@ -1,28 +1,19 @@
 //go:build !unix
 
-// Package tty moves a terminal's foreground between process groups, and knows a terminal's size, on systems that have such
-// things.
 package tty
 
-import "os"
+import (
+	"os"
+)
 
-// Terminal is the controlling terminal of this process, which does not exist here.
+// Terminal is the controlling terminal of this process. There is none here, and its methods do nothing.
 type Terminal struct{}
 
-// Open returns nil.
-func Open() *Terminal { return nil }
-
-// Close does nothing.
-func (*Terminal) Close() {}
-
-// Foreground returns false.
+func Open() *Terminal                 { return nil }
+func (*Terminal) Close()              {}
 func (*Terminal) Foreground(int) bool { return false }
-
-// Pass does nothing.
-func (*Terminal) Pass(int, int) {}
-
-// OwnGroup returns 0.
-func OwnGroup() int { return 0 }
+func (*Terminal) Pass(int, int)       {}
+func OwnGroup() int                   { return 0 }
 
 // IsTerminal reports whether f is a console.
 func IsTerminal(f *os.File) bool {

@@ -1,4 +1,4 @@
-// Package early runs a keeper before most other packages are initialized, as package launcher does for launchers.
+// Package early runs a keeper before most other packages are initialized, for the same reason as package launcher.
 package early
 
 import (

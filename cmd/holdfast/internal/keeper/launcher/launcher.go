@@ -2,10 +2,9 @@
 
 // Package launcher is the process that becomes a keeper's command: it waits until the keeper lets it run the program.
 //
-// A program that imports this package becomes a launcher when it is started with a launcher's arguments. The launcher runs
-// while the package is initialized, before most other packages are: their initialization would take as long as everything
-// that a launcher does. Go initializes packages in the order of their import paths, each after the packages it imports, so
-// this package imports little.
+// A program that imports this package becomes a launcher if it is started with a launcher's arguments. The launcher runs while this package
+// is initialized, before most other packages, because their initialization would take as long as everything that a launcher does. Go
+// initializes packages in the order of their import paths, each after the packages that it imports. So this package imports little.
 package launcher
 
 import (
@@ -14,15 +13,15 @@ import (
 	"syscall"
 )
 
-// Argv returns the arguments of a launcher of the program at path, with args. gate is the file descriptor from which the
-// launcher reads a byte before it runs the program.
+// Argv returns the arguments of a launcher for the program at path, which gets args. The launcher reads a byte from the file descriptor
+// gate before it runs the program.
 func Argv(gate int, path string, args []string) []string {
 	return append([]string{"holdfast", arg, strconv.Itoa(gate), path}, args...)
 }
 
 const arg = "__launch"
 
-// All init functions run on the first thread, and so does exec, which keeps that thread's parent-death signal.
+// All init functions run on the first thread. So does exec, which keeps that thread's parent-death signal.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == arg {
 		os.Exit(launch(os.Args[2:]))
@@ -40,7 +39,7 @@ func launch(args []string) int {
 	}
 	syscall.CloseOnExec(fd)
 	if n, _ := os.NewFile(uintptr(fd), "gate").Read(make([]byte, 1)); n == 0 {
-		return 126 // The keeper has died.
+		return 126 // the keeper has died
 	}
 	if err := dieWithKeeper(); err != nil {
 		complain(err.Error())

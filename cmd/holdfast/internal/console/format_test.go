@@ -1,4 +1,4 @@
-package format
+package console
 
 import (
 	"testing"

@@ -1,59 +1,83 @@
-package screen
+package demo
 
 import (
 	"bytes"
 	"fmt"
 	"html"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// Recording is what a screen showed, and when.
-type Recording struct {
-	began time.Time // when the first line appeared
-	lines []string
-	times []time.Duration // since then, of each line
+// screen writes lines, with colors if it is a terminal, and records them.
+type screen struct {
+	out    io.Writer
+	colors bool
+	began  time.Time // when the first line appeared
+	lines  []string
+	times  []time.Duration // when each line appeared, since began
 }
 
-func (r *Recording) add(text string) {
-	if r.lines == nil {
-		r.began = time.Now()
+func newScreen(out io.Writer) *screen {
+	return &screen{out: out, colors: console.HasStyles(out)}
+}
+
+// styled matches a text with a style of console.Styles.
+var styled = regexp.MustCompile(`\x1b\[([\d;]+)m(.*?)\x1b\[0m`)
+
+// Texts with styles, which line removes if the screen has no colors.
+func bold(text string) string   { return console.Styles(true).Text("1", text) }
+func dim(text string) string    { return console.Styles(true).Text("2", text) }
+func red(text string) string    { return console.Styles(true).Text("1;31", text) }
+func green(text string) string  { return console.Styles(true).Text("1;32", text) }
+func yellow(text string) string { return console.Styles(true).Text("1;33", text) }
+
+// line writes a line. It ignores errors: even without a reader, the demo's exit code counts.
+func (s *screen) line(text string) {
+	if s.lines == nil {
+		s.began = time.Now()
 	}
-	r.lines, r.times = append(r.lines, text), append(r.times, time.Since(r.began).Truncate(10*time.Millisecond))
+	s.lines, s.times = append(s.lines, text), append(s.times, time.Since(s.began).Truncate(10*time.Millisecond))
+	if !s.colors {
+		text = styled.ReplaceAllString(text, "$2")
+	}
+	_, _ = io.WriteString(s.out, text+"\n")
 }
 
-// Sizes in an SVG, in pixels.
+// Sizes in the SVG of a screen, in pixels.
 const (
 	cell    = 8.4 // the width of a character
-	columns = 80  // at least
+	columns = 80  // the minimum
 	row     = 18
 	padding = 16
 	bar     = 36 // the height of the window's title
-	window  = 30 // visible rows
+	window  = 30 // the number of visible rows
 )
 
 // restTime is the pause at the end of a recording before it repeats.
 const restTime = 8 * time.Second
 
-// WriteSVG writes an SVG that plays the recording in a loop, without scripts. If the viewer prefers reduced motion, it shows the end.
+// svg returns an SVG that plays what the screen showed in a loop, without scripts. If the viewer prefers reduced motion, it shows the end.
 //
 // The lines move up together, as in a terminal that scrolls. A cover hides the lines that have not appeared yet, and moves down.
-func (r *Recording) WriteSVG(w io.Writer) error {
-	width, rows := columns, min(window, len(r.lines))
-	for _, line := range r.lines {
+func (s *screen) svg() []byte {
+	width, rows := columns, min(window, len(s.lines))
+	for _, line := range s.lines {
 		width = max(width, length(line))
 	}
 	width = int(float64(width)*cell + 1)
-	cycle := (r.times[len(r.times)-1] + restTime).Seconds()
+	cycle := (s.times[len(s.times)-1] + restTime).Seconds()
 	scroll := func(lines int) string { return fmt.Sprintf("transform:translateY(%dpx)", -row*max(0, lines-rows)) }
 	cover := func(lines int) string { return fmt.Sprintf("transform:translateY(%dpx)", lines*row) }
 	animation := func(name string, state func(lines int) string) string {
 		keyframes, before := "", ""
-		for i, at := range r.times {
-			if i+1 < len(r.times) && r.times[i+1] == at {
-				continue // lines that appear together
+		for i, at := range s.times {
+			if i+1 < len(s.times) && s.times[i+1] == at {
+				continue // the next line appears at the same time
 			}
 			if now := state(i + 1); now != before {
 				keyframes += fmt.Sprintf("%.2f%%{%s}", 100*at.Seconds()/cycle, now)
@@ -75,9 +99,9 @@ func (r *Recording) WriteSVG(w io.Writer) error {
 <circle cx="22" cy="19" r="6"/><circle cx="42" cy="19" r="6"/><circle cx="62" cy="19" r="6"/>`+
 		`<text class="s2" x="%[10]d" y="24" text-anchor="middle">holdfast demo</text>
 <svg x="%[11]d" y="%[12]d" width="%[13]d" height="%[14]d"><g id="scroll">
-`, outerWidth, outerHeight, style, scroll(len(r.lines)), cover(len(r.lines)), animation("scroll", scroll), animation("cover", cover),
+`, outerWidth, outerHeight, screenStyle, scroll(len(s.lines)), cover(len(s.lines)), animation("scroll", scroll), animation("cover", cover),
 		outerWidth-1, outerHeight-1, outerWidth/2, padding, bar+padding, width, rows*row)
-	for i, line := range r.lines {
+	for i, line := range s.lines {
 		if line == "" {
 			continue
 		}
@@ -88,16 +112,15 @@ func (r *Recording) WriteSVG(w io.Writer) error {
 		// textLength keeps the columns of a table aligned, whatever the font.
 		fmt.Fprintf(&b, "<text y=\"%d\" textLength=\"%.1f\">%s</text>\n", i*row+13, cell*float64(length(line)), text)
 	}
-	fmt.Fprintf(&b, "<rect id=\"cover\" class=\"ground\" width=\"%d\" height=\"%d\"/></g></svg></svg>\n", width, row*len(r.lines))
-	_, err := w.Write(b.Bytes())
-	return err
+	fmt.Fprintf(&b, "<rect id=\"cover\" class=\"ground\" width=\"%d\" height=\"%d\"/></g></svg></svg>\n", width, row*len(s.lines))
+	return b.Bytes()
 }
 
 // length returns the number of visible characters of a line.
 func length(line string) int { return utf8.RuneCountInString(styled.ReplaceAllString(line, "$2")) }
 
-// style has a class for each ANSI code.
-const style = `
+// screenStyle has a class for each ANSI code.
+const screenStyle = `
 text{font:14px ui-monospace,SFMono-Regular,"SF Mono",Menlo,Consolas,"Liberation Mono",monospace;white-space:pre;fill:#1f2328}
 .window,.ground{fill:#fff}.window{stroke:#d1d9e0}circle{fill:#d1d9e0}
 .s1{font-weight:600}.s2{fill:#59636e}.s31{fill:#cf222e}.s32{fill:#1a7f37}.s33{fill:#9a6700}.s36{fill:#0969da}

@@ -1,4 +1,4 @@
-package screen
+package demo
 
 import (
 	"bytes"
@@ -15,30 +15,26 @@ import (
 	"time"
 )
 
-// A recording has each line once, from the time at which it appeared: testdata/recording.svg lasts 3 s and rests for 8 s; its lines
-// appear at 0 s, 0.5 s, 2.5 s and 3 s. Without animations, the SVG shows the end, which is where they come to rest. If you have looked
-// at a new one and it is right, remove the old one: the test writes it.
+// An SVG of a screen has each line once, and shows it from the time at which it appeared: testdata/recording.svg lasts 3 s and rests for
+// 8 s; its lines appear at 0 s, 0.5 s, 2.5 s and 3 s. Without animations, the SVG shows the end. If you have looked at a new one and it is
+// right, remove the old one: the test writes it.
 func TestRecording(t *testing.T) {
 	const file = "testdata/recording.svg"
 	synctest.Test(t, func(t *testing.T) {
-		var shown, svg bytes.Buffer
-		s := New(&shown)
-		r := s.Record()
-		s.Line(s.Bold("first") + ` & <"last">`)
+		var shown bytes.Buffer
+		s := newScreen(&shown)
+		s.line(bold("first") + ` & <"last">`)
 		time.Sleep(500 * time.Millisecond)
-		s.Line("")
-		s.Line("   " + s.Red("second") + ", at the same time")
+		s.line("")
+		s.line("   " + red("second") + ", at the same time")
 		time.Sleep(2 * time.Second)
-		s.Line("third")
+		s.line("third")
 		time.Sleep(500 * time.Millisecond)
 		for n := range window {
-			s.Line(fmt.Sprint("end ", n))
-		}
-		if err := r.WriteSVG(&svg); err != nil {
-			t.Fatal(err)
+			s.line(fmt.Sprint("end ", n))
 		}
 
-		got := svg.String()
+		got := string(s.svg())
 		want, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = os.WriteFile(file, []byte(got), 0o644)

@@ -14,21 +14,20 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-// A source is where a run gets leases from: a lock, the lock of a job that is completed once, or the terms of an
-// election.
+// source is where a run gets leases from: a lock, the lock of a job that is completed once, or the terms of an election.
 type source interface {
 	acquire(ctx context.Context) (*holdfast.Lease, error)
 	release(lease *holdfast.Lease) error
-	// refused returns how to exit after acquire has failed.
+	// refused returns the exit code after acquire has failed with err.
 	refused(ctx context.Context, err error) *exitcode.Error
-	// tellWaiting says who holds what the run waits for.
+	// tellWaiting tells the user who holds what the run waits for.
 	tellWaiting(ctx context.Context)
-	// waiting says in a few words what an interrupt ends.
+	// waiting says in a few words what a signal interrupts.
 	waiting() string
 }
 
-// obtain returns a lease with enough time for a job, or how to exit without one. A lock that is handed over may have
-// little time left at first, perhaps too little to end a command.
+// obtain returns a lease that lasts long enough for a job, or the exit code without one. A lease that was handed over may be short at
+// first, perhaps too short to end a command in time.
 func (r *Run) obtain(ctx context.Context, s source, ttl time.Duration, began time.Time) (*holdfast.Lease, *exitcode.Error) {
 	defer func() { r.report.Waited = time.Since(began).Milliseconds() }()
 	for {
@@ -40,7 +39,7 @@ func (r *Run) obtain(ctx context.Context, s source, ttl time.Duration, began tim
 		if err == nil {
 			return lease, nil
 		}
-		exit = r.Failure(err)
+		exit = r.failure(err)
 		r.release(s, lease, exit)
 		if !errors.Is(err, holdfast.ErrLost) {
 			return nil, exit
@@ -49,10 +48,10 @@ func (r *Run) obtain(ctx context.Context, s source, ttl time.Duration, began tim
 	}
 }
 
-// tellAfter is how long a wait on a terminal lasts before the run says what it waits for.
+// tellAfter is how long a run waits, on a terminal, before it says what for.
 const tellAfter = time.Second
 
-// acquire returns a lease, or how to exit without one. A signal ends the wait.
+// acquire returns a lease, or the exit code without one. A signal ends the wait.
 func (r *Run) acquire(ctx context.Context, s source) (*holdfast.Lease, *exitcode.Error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -83,7 +82,7 @@ func (r *Run) acquire(ctx context.Context, s source) (*holdfast.Lease, *exitcode
 			if got.err != nil {
 				if errors.Is(got.err, holdfast.ErrUnavailable) &&
 					!errors.Is(got.err, holdfast.ErrQuarantine) && !errors.Is(got.err, holdfast.ErrReplicas) {
-					r.closeTime = time.Second // the server is not likely to answer soon
+					r.closeTime = time.Second // the server is unlikely to answer soon
 				}
 				return nil, s.refused(ctx, got.err)
 			}
@@ -97,9 +96,57 @@ func (r *Run) acquire(ctx context.Context, s source) (*holdfast.Lease, *exitcode
 				cancel()
 			}
 		case <-tell.C:
-			if r.Console.Verbose() || console.IsTerminal(r.Streams.Err) {
+			if r.Console.Level() == console.Verbose || console.IsTerminal(r.Streams.Err) {
 				go s.tellWaiting(ctx)
 			}
 		}
+	}
+}
+
+// borrowed turns around a function that calls back with a lease (Once.Do, Election.Run): next returns the lease, and the callback
+// returns when giveBack is called.
+type borrowed struct {
+	leases  chan *holdfast.Lease
+	results chan error    // results of the callback
+	over    chan struct{} // closed when the function has returned err
+	err     error
+	lent    bool // the callback waits for its result
+}
+
+// borrow starts the function lend. lend's callback must return what use returns.
+func borrow(lend func(use func(ctx context.Context, lease *holdfast.Lease) error) error) *borrowed {
+	b := &borrowed{leases: make(chan *holdfast.Lease), results: make(chan error), over: make(chan struct{})}
+	go func() {
+		defer close(b.over)
+		b.err = lend(func(ctx context.Context, lease *holdfast.Lease) error {
+			select {
+			case b.leases <- lease:
+				return <-b.results
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	return b
+}
+
+// next returns the next lease. If the function has returned, next returns nil and the function's error.
+func (b *borrowed) next(ctx context.Context) (*holdfast.Lease, error) {
+	select {
+	case lease := <-b.leases:
+		b.lent = true
+		return lease, nil
+	case <-b.over:
+		return nil, b.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// giveBack makes the callback return result. Without a lease it does nothing.
+func (b *borrowed) giveBack(result error) {
+	if b.lent {
+		b.lent = false
+		b.results <- result
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -28,9 +29,7 @@ func patient(t *testing.T, d drivertest.Driver, cfg holdfast.Config) *holdfast.C
 	t.Helper()
 	cfg.CommandTimeout, cfg.RetryTimeout = time.Minute, time.Hour
 	c, err := holdfast.New(d, &cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	backend.CloseWith(t, c)
 	return c
 }

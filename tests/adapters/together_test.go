@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -78,9 +79,7 @@ func keysOf(n, many int) (all []string) {
 func runs(t *testing.T, s *server.Server, key string) string {
 	t.Helper()
 	n, err := s.Do("GET", key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if n == nil {
 		return "0"
 	}
@@ -107,9 +106,7 @@ func TestNodesOfACluster(t *testing.T) {
 	each(t, func(t *testing.T, a adapter) {
 		d := a.cluster(t, addrsOf(server.StartCluster(t, server.One(t), 3)), direct)
 		t.Cleanup(func() { _ = d.Close() })
-		if _, err := d.Probe(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, expect.ErrOf(d.Probe(t.Context())))
 		backend.Eventually(t, "the driver knows who has a key", func() bool { return d.Node("{k0}") != "" })
 		seen := map[string]bool{}
 		for n := range 3 {
@@ -141,9 +138,7 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 				warm(t, d)
 				want := driver.Durability{Replicas: 1, Timeout: 2 * time.Second}
 				key := keysOf(0, 1)[0]
-				if _, err := c.Nodes[0].Do("SET", key, "0"); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, expect.ErrOf(c.Nodes[0].Do("SET", key, "0")))
 				m := c.StartMove(int(keys.Slot(key)), c.Nodes[1])
 				for round := range 3 { // before its key has moved and after, with the script not loaded, and loaded
 					reply, reached, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{key}}, want)
@@ -184,13 +179,9 @@ func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
 		d := a.cluster(t, c.Addrs(), direct)
 		warm(t, d)
 		key := keysOf(0, 1)[0]
-		if _, err := c.Nodes[0].Do("SET", key, "0"); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, expect.ErrOf(c.Nodes[0].Do("SET", key, "0")))
 		host, port, _ := net.SplitHostPort(empty.Addr())
-		if _, err := c.Nodes[0].Do("CLUSTER", "MEET", host, port); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, expect.ErrOf(c.Nodes[0].Do("CLUSTER", "MEET", host, port)))
 		backend.Eventually(t, "the nodes know each other", func() bool {
 			known := func(s *server.Server, other string) bool {
 				nodes, err := s.Do("CLUSTER", "NODES")
@@ -226,9 +217,7 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 				all := keysOf(0, 12)
 				slot := func(i int) int { return int(keys.Slot(all[i])) }
 				c.StartMove(slot(asked), to)
-				if _, err := from.Do("SET", all[divided]+"here", "0"); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, expect.ErrOf(from.Do("SET", all[divided]+"here", "0")))
 				c.StartMove(slot(divided), to)
 				var refused int64
 				for round, urgent := range []bool{false, true} {
@@ -264,9 +253,7 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 				}
 				// A driver that refreshes the slots by itself may know of a slot that has moved, but not of
 				// both.
-				if refused < 5 {
-					t.Errorf("%d scripts were refused; want one of a slot that was moved, too", refused)
-				}
+				expect.AtLeast(t, "scripts were refused", refused, 5)
 				if n := runs(t, from, all[divided]+"here"); n != "0" {
 					t.Errorf("a script whose keys are not all there ran %s times", n)
 				}
@@ -405,9 +392,7 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
 		c, err := holdfast.New(a.cluster(t, addrsOf(nodes), direct), &holdfast.Config{CommandTimeout: 5 * time.Minute, RetryTimeout: 5 * time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		backend.CloseWith(t, c)
 		const each = 100
 		var locks [3][]*holdfast.Lock
@@ -458,9 +443,7 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Errorf("%d of %d cycles with the other masters, after a minute\n%s", free.Load(), 2*10*each, machine.Report(began))
 		}
-		if n := hung.Load(); n != 0 {
-			t.Errorf("%d cycles with a master that is stopped", n)
-		}
+		expect.Equal(t, "cycles with a master that is stopped", hung.Load(), 0)
 		nodes[0].Resume()
 		waiting.Wait()
 		<-done
@@ -481,12 +464,8 @@ func TestRunAllOfAClusterThatWasNeverReached(t *testing.T) {
 					t.Errorf("call %d: %q", i, told.reply)
 				}
 			}
-			if node := d.Node("{a}1"); node != "" {
-				t.Errorf("the key is with %q", node)
-			}
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
+			expect.Equal(t, "the key is with", d.Node("{a}1"), "")
+			expect.Err(t, "Close", d.Close(), nil)
 		})
 	}
 }

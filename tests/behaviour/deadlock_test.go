@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // wantDeadlock expects that l cannot be acquired with ctx in any way, and that the error names the lock.
@@ -40,7 +41,7 @@ func wantDeadlock(t testing.TB, what string, l *holdfast.Lock, ctx context.Conte
 func inLease(t testing.TB, l *holdfast.Lock, ctx context.Context) context.Context {
 	t.Helper()
 	lease, err := l.Acquire(ctx)
-	must(t, err)
+	expect.OK(t, err)
 	t.Cleanup(func() { _ = lease.Release(context.Background()) })
 	return lease.Context(ctx)
 }
@@ -81,7 +82,7 @@ func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 			elsewhere := inLease(t, c.Mutex("elsewhere, "+what), lease.Context(ctx))
 			wantDeadlock(t, what, test.inner, lease.Context(ctx), test.name)
 			wantDeadlock(t, what+", further in", test.inner, context.WithoutCancel(elsewhere), test.name)
-			wantErr(t, what+": the lease is over", lease.Err(), nil)
+			expect.Err(t, what+": the lease is over", lease.Err(), nil)
 			backend.Release(t, lease)
 		}
 		err := c.Mutex("d").Do(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
@@ -107,18 +108,18 @@ func TestWhatIsNoDeadlock(t *testing.T) {
 			"without the context":             func() error { _, err := c.Mutex("a").TryAcquire(ctx); return err },
 			"one of several, held without it": func() error { _, err := c.Multi([]string{"b", "x"}).TryAcquire(work); return err },
 		} {
-			wantErr(t, what, try(), holdfast.ErrHeld)
+			expect.Err(t, what, try(), holdfast.ErrHeld)
 		}
 		s := c.Semaphore("s", 3)
 		one := inLease(t, s.Permits(1), ctx)
 		two := inLease(t, s.Permits(1), one)
 		lease2, err := s.Permits(1).TryAcquire(two)
-		must(t, err)
+		expect.OK(t, err)
 		wantDeadlock(t, "a fourth permit", s.Permits(1), lease2.Context(two), "s")
 		// Each lease counts once, however often the context was made from it.
 		backend.Release(t, lease2)
 		twice, err := s.Permits(1).TryAcquire(inLease(t, c.Mutex("c"), lease.Context(lease.Context(two))))
-		must(t, err)
+		expect.OK(t, err)
 		backend.Release(t, twice)
 	})
 }
@@ -127,7 +128,7 @@ func TestWhatIsNoDeadlock(t *testing.T) {
 func TestTheServersNumberOfPermitsDecidesWhatIsADeadlock(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 1)
-		must(t, s.Resize(t.Context(), 2))
+		expect.OK(t, s.Resize(t.Context(), 2))
 		one := inLease(t, s.Permits(1), context.Background())
 		two := inLease(t, s.Permits(1), one)
 		wantDeadlock(t, "a third permit of two", s.Permits(1), two, "s")
@@ -143,25 +144,25 @@ func TestALeaseThatIsOverIsNoDeadlock(t *testing.T) {
 			func(l *holdfast.Lease) { backend.Release(t, l) },
 			func(l *holdfast.Lease) {
 				b.Redis(t).Del(ctx, "holdfast:{a}")
-				wantErr(t, "Extend", l.Extend(ctx, time.Minute), holdfast.ErrLost)
+				expect.Err(t, "Extend", l.Extend(ctx, time.Minute), holdfast.ErrLost)
 			},
 		} {
 			lease := backend.Acquire(t, c.Mutex("a"))
 			work := context.WithoutCancel(lease.Context(ctx))
 			end(lease)
 			next, err := c.Mutex("a").Acquire(work)
-			must(t, err)
+			expect.OK(t, err)
 			backend.Release(t, next)
 		}
 		// A nested lease that is over does not hide the one around it.
 		l := c.Mutex("b", holdfast.Reentrant())
 		outer := backend.Acquire(t, l)
 		inner, err := l.Acquire(outer.Context(ctx))
-		must(t, err)
+		expect.OK(t, err)
 		work := context.WithoutCancel(inner.Context(outer.Context(ctx)))
 		backend.Release(t, inner)
 		again, err := l.TryAcquire(work)
-		must(t, err)
+		expect.OK(t, err)
 		wantDeadlock(t, "without Reentrant", c.Mutex("b"), work, "b")
 		backend.Release(t, again)
 		backend.Release(t, outer)
@@ -179,10 +180,10 @@ func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
 		job := once.New(c, "job", once.Every(time.Hour))
 		_, err := job.Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
 			_, err := job.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "", nil })
-			wantErr(t, "a job within its own run", err, holdfast.ErrDeadlock)
+			expect.Err(t, "a job within its own run", err, holdfast.ErrDeadlock)
 			return "", err
 		})
-		wantErr(t, "the job", err, holdfast.ErrDeadlock)
+		expect.Err(t, "the job", err, holdfast.ErrDeadlock)
 		e := election.New(c.Mutex("e"))
 		err = e.Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
 			return e.Run(ctx, func(context.Context, *holdfast.Lease) error { return nil })
@@ -192,16 +193,16 @@ func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
 		}
 		theBarrier := barrier.New(c, "b", 2)
 		first, err := theBarrier.Join(ctx)
-		must(t, err)
+		expect.OK(t, err)
 		inFirst := first.Lease().Context(ctx)
 		second, err := theBarrier.Join(inFirst)
-		must(t, err)
-		wantErr(t, "a third party of two", errOf(theBarrier.Join(second.Lease().Context(inFirst))), holdfast.ErrDeadlock)
+		expect.OK(t, err)
+		expect.Err(t, "a third party of two", expect.ErrOf(theBarrier.Join(second.Lease().Context(inFirst))), holdfast.ErrDeadlock)
 		_, _ = second.Leave(ctx), first.Leave(ctx)
 		theLatch := latch.New(c, "l", 1)
 		party, err := theLatch.Register(ctx)
-		must(t, err)
-		wantErr(t, "a second party of one", errOf(theLatch.Register(party.Lease().Context(ctx))), holdfast.ErrHeld)
+		expect.OK(t, err)
+		expect.Err(t, "a second party of one", expect.ErrOf(theLatch.Register(party.Lease().Context(ctx))), holdfast.ErrHeld)
 		_ = party.Leave(ctx)
 	})
 }

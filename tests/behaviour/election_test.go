@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // election returns the test's election, with a client of its own.
@@ -29,9 +30,9 @@ func TestOneLeaderAtATime(t *testing.T) {
 				wg.Go(func() {
 					terms := 0
 					err := e.Run(t.Context(), func(ctx context.Context, term *holdfast.Lease) error {
-						equal(t, "leaders", leading.Add(1), 1)
+						expect.Equal(t, "leaders", leading.Add(1), 1)
 						defer leading.Add(-1)
-						rises(t, last.Swap(term.Fence()), term.Fence())
+						expect.Rises(t, last.Swap(term.Fence()), term.Fence())
 						if terms++; terms < 5 {
 							return election.ErrResign
 						}

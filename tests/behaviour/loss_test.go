@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // told is a way in which a holder learns that its lease is lost.
@@ -46,7 +47,7 @@ func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
 		rdb, ctx := b.Redis(t), context.Background()
 		for kind, lock := range breakable {
 			s, err := lock(c, holdfast.TTL(time.Minute)).Status(ctx)
-			must(t, err)
+			expect.OK(t, err)
 			key := s.Key
 			for way, tell := range told {
 				ttl := time.Minute
@@ -75,7 +76,7 @@ func TestADeletionIsToldInEveryWay(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb, ctx := b.Client(t, nil), b.Redis(t), context.Background()
 		party, err := barrier.New(c, "bar", 2).Join(ctx)
-		must(t, err)
+		expect.OK(t, err)
 		rdb.Del(ctx, "holdfast:{bar}")
 		_, err = party.Await(ctx)
 		wantLoss(t, "Await", err, holdfast.LossDeleted, "")
@@ -113,7 +114,7 @@ func TestReleaseOwnerSupersedesALease(t *testing.T) {
 		short := c.OwnerMutex("a", "job-7", holdfast.TTL(renewed))
 		release := func() {
 			t.Helper()
-			must(t, errOf(other.ReleaseOwner(ctx, "a", "job-7")))
+			expect.OK(t, expect.ErrOf(other.ReleaseOwner(ctx, "a", "job-7")))
 		}
 		for way, tell := range told {
 			lease := backend.Acquire(t, short)
@@ -164,15 +165,15 @@ func TestResetSupersedesTheParties(t *testing.T) {
 			}
 			for way, tell := range told {
 				party, err := theLatch.Register(ctx)
-				must(t, err)
-				must(t, end())
+				expect.OK(t, err)
+				expect.OK(t, end())
 				wantLoss(t, "a party of a latch that was "+how+", told by "+way, tell(party), reason, "")
 			}
 			// The lease of a party that has left was not ended by the reset.
 			party, err := theLatch.Register(ctx)
-			must(t, err)
-			wantErr(t, "CountDown after the latch was "+how, party.CountDown(ctx), nil)
-			must(t, theLatch.Reset(ctx))
+			expect.OK(t, err)
+			expect.Err(t, "CountDown after the latch was "+how, party.CountDown(ctx), nil)
+			expect.OK(t, theLatch.Reset(ctx))
 		}
 	})
 }

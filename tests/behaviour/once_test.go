@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 var errBroken = errors.New("broken")
@@ -35,7 +36,7 @@ func TestRecordsAreBesideLocksOfAnyName(t *testing.T) {
 		if err != nil || !run.Here {
 			t.Errorf("a job beside a lock that is called like its record: %+v, %v", run, err)
 		}
-		wantErr(t, "the job again", errOf(job.Do(t.Context(), mustNotRun(t))), nil)
+		expect.Err(t, "the job again", expect.ErrOf(job.Do(t.Context(), mustNotRun(t))), nil)
 		wantHeld(t, c.Mutex("a}:once:x{b"))
 		backend.Release(t, lease)
 		backend.Release(t, backend.Acquire(t, lock))
@@ -57,7 +58,7 @@ func TestOnceOfMany(t *testing.T) {
 				j := once.New(clients[n%4], "j", window)
 				wg.Go(func() {
 					run, err := j.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
-						equal(t, "runs at a time", running.Add(1), 1)
+						expect.Equal(t, "runs at a time", running.Add(1), 1)
 						defer running.Add(-1)
 						if random(int(tries.Add(1))).IntN(3) > 0 {
 							return "", errBroken

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // An acquire under a lease's context joins the lease without the server; under another owner's lease it is
@@ -48,7 +49,7 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 		wantAsleep(t, "another owner", first)
 		backend.Release(t, inner)
 		one, two := backend.Receive(t, first), backend.Receive(t, second) // both at once
-		equal(t, "the fence of an owner's second lease", two.Fence(), one.Fence())
+		expect.Equal(t, "the fence of an owner's second lease", two.Fence(), one.Fence())
 		backend.Release(t, one)
 		backend.Release(t, two)
 		b.Cleaned(t)

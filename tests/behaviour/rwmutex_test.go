@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // readers and writers return a side of one lock, with a client of its own.
@@ -24,7 +25,7 @@ func writers(t testing.TB, b *backend.Backend, opts ...holdfast.RWMutexOption) *
 func wantHeld(t testing.TB, l *holdfast.Lock) {
 	t.Helper()
 	lease, err := l.TryAcquire(t.Context())
-	wantErr(t, "TryAcquire", err, holdfast.ErrHeld)
+	expect.Err(t, "TryAcquire", err, holdfast.ErrHeld)
 	if err == nil {
 		backend.Release(t, lease)
 	}
@@ -52,8 +53,8 @@ func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 		})
 		next := backend.Start(t, w)
 		backend.Waiters(t, w, 1)
-		wantErr(t, "the live reader", live.Err(), nil)
-		wantErr(t, "the dead reader", dead.Err(), holdfast.ErrLost)
+		expect.Err(t, "the live reader", live.Err(), nil)
+		expect.Err(t, "the dead reader", dead.Err(), holdfast.ErrLost)
 		backend.Release(t, live)
 		backend.Release(t, backend.Receive(t, next))
 		b.Cleaned(t)
@@ -134,7 +135,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 		over.Store(true)
 		wg.Wait()
 		for _, fence := range after {
-			rises(t, lease.Fence(), fence)
+			expect.Rises(t, lease.Fence(), fence)
 		}
 		b.Cleaned(t)
 	})
@@ -165,12 +166,12 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 		}
 		t.Logf("passed on: %v", all[0].Fence == before.Fence())
 		own, err := rw.Downgrade(t.Context(), writer)
-		must(t, err)
+		expect.OK(t, err)
 		other := backend.Acquire(t, readers(t, b))
 		neighbour := backend.Acquire(t, rw.Reader())
 		for who, l := range map[string]*holdfast.Lease{"own": own, "other process's": other, "neighbour's": neighbour} {
-			equal(t, "the fence of the "+who+" reader", l.Fence(), writer.Fence())
-			wantErr(t, "Extend by the "+who+" reader", l.Extend(t.Context(), time.Minute), nil)
+			expect.Equal(t, "the fence of the "+who+" reader", l.Fence(), writer.Fence())
+			expect.Err(t, "Extend by the "+who+" reader", l.Extend(t.Context(), time.Minute), nil)
 			backend.Release(t, l)
 		}
 		b.Cleaned(t)
@@ -201,9 +202,9 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 		}
 		for _, l := range leases {
 			wantHeld(t, writers(t, b))
-			wantErr(t, "a reader", l.Err(), nil)
+			expect.Err(t, "a reader", l.Err(), nil)
 			backend.Release(t, l)
-			wantErr(t, "a reader after its release", l.Err(), holdfast.ErrReleased)
+			expect.Err(t, "a reader after its release", l.Err(), holdfast.ErrReleased)
 			backend.Release(t, l)
 		}
 		b.Cleaned(t)
@@ -224,11 +225,11 @@ func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 		<-three.Done()
 		for _, l := range []*holdfast.Lease{two, one, three} {
 			wantHeld(t, writers(t, b))
-			wantErr(t, "Release of a reader", l.Release(t.Context()), nil)
+			expect.Err(t, "Release of a reader", l.Release(t.Context()), nil)
 		}
 		select {
 		case err := <-closed:
-			wantErr(t, "Close", err, nil)
+			expect.Err(t, "Close", err, nil)
 		case <-time.After(time.Minute):
 			t.Error("Close does not return")
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // A waiter that wants more permits than there are after a resize is told so, and does not block those behind it, be they of
@@ -20,7 +21,7 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 		for behind, light := range map[string]*holdfast.Lock{"of another process": b.Client(t, nil).Semaphore("s", 3).Permits(1), "of its own process": s.Permits(1)} {
 			one := backend.Acquire(t, b.Client(t, nil).Semaphore("s", 3).Permits(1))
 			failed := async(func() error {
-				return errOf(c.Semaphore("s", 3).Permits(3, holdfast.TTL(5*time.Second)).Acquire(t.Context()))
+				return expect.ErrOf(c.Semaphore("s", 3).Permits(3, holdfast.TTL(5*time.Second)).Acquire(t.Context()))
 			})
 			backend.Waiters(t, s.Permits(1), 1)
 			next := backend.Start(t, light)
@@ -28,11 +29,11 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 				backend.Waiters(t, s.Permits(1), 2)
 			}
 			wantAsleep(t, "the light one behind the heavy one", next)
-			must(t, s.Resize(t.Context(), 2))
+			expect.OK(t, s.Resize(t.Context(), 2))
 			backend.Release(t, backend.Receive(t, next))
 			backend.Release(t, one)
-			wantErr(t, "the heavy one, before one "+behind, <-failed, holdfast.ErrMismatch)
-			must(t, s.Resize(t.Context(), 0))
+			expect.Err(t, "the heavy one, before one "+behind, <-failed, holdfast.ErrMismatch)
+			expect.OK(t, s.Resize(t.Context(), 0))
 			b.Cleaned(t)
 		}
 	})
@@ -70,9 +71,7 @@ func TestSemaphoreInAStorm(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		if grants.Load() < 300 {
-			t.Errorf("%d grants", grants.Load())
-		}
+		expect.AtLeast(t, "grants", grants.Load(), 300)
 		b.Cleaned(t)
 	})
 }

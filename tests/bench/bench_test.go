@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 func TestStandings(t *testing.T) {
@@ -166,9 +167,7 @@ func TestMemory(t *testing.T) {
 // The contestant in Java, in each of its cells.
 func TestRedisson(t *testing.T) {
 	java, err := findJava(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if java.missing != "" {
 		t.Skipf("SKIPPED, REDISSON NOT TESTED: %s", java.missing)
 	}
@@ -249,13 +248,9 @@ func TestRatiosAreOfRounds(t *testing.T) {
 // The other build is this one, too, behind a script that leaves a trace.
 func TestAgainst(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	trace, other := filepath.Join(t.TempDir(), "trace"), filepath.Join(t.TempDir(), "other")
-	if err := os.WriteFile(other, fmt.Appendf(nil, "#!/bin/sh\necho >>'%s'\nexec '%s' \"$@\"\n", trace, self), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(other, fmt.Appendf(nil, "#!/bin/sh\necho >>'%s'\nexec '%s' \"$@\"\n", trace, self), 0o700))
 	r, tables, _ := medians(t, "-quick", "-for", "50ms", "-cells", "free", "-only", "holdfast-goredis,bare-goredis", "-against", other)
 	if !strings.Contains(tables, "| this build over the other | ") {
 		t.Errorf("the builds are not compared in %s", tables)

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -98,15 +98,11 @@ func TestTheScriptsOfRedissonsReadLock(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	for name, open := range map[string]func(job) (locker, error){"go-redis": redissonScriptsOverGoredis, "rueidis": redissonScriptsOverRueidis} {
 		l, err := open(job{Addrs: []string{s.Addr()}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer l.close()
 		readers := []lock{l.(sharer).reader("lock"), l.(sharer).reader("lock")}
 		for _, left := range []int64{3, 5} { // the hash has the mode and a field for each holder; each has a timeout
-			if err := readers[(left-3)/2].acquire(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, readers[(left-3)/2].acquire(t.Context()))
 			fields, _ := s.Do("HLEN", "lock")
 			keys, _ := s.Do("DBSIZE")
 			if all := fields.(int64) + keys.(int64) - 1; all != left {
@@ -114,9 +110,7 @@ func TestTheScriptsOfRedissonsReadLock(t *testing.T) {
 			}
 		}
 		for _, r := range readers {
-			if err := r.release(); err != nil {
-				t.Errorf("%s: release: %v", name, err)
-			}
+			expect.Err(t, name+": release", r.release(), nil)
 		}
 		if keys, _ := s.Do("DBSIZE"); keys != int64(0) {
 			t.Errorf("%s: %v keys are left", name, keys)
@@ -130,9 +124,7 @@ func TestTheScriptsOfRedissonsReadLock(t *testing.T) {
 // The lock is handed over only when the last of several readers leaves.
 func TestAHandOverIsFromTheLastHolderToTheFirst(t *testing.T) {
 	b, _, err := newBoard(t.TempDir(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	b.waiting.Store(1)
 	for i, step := range []struct {
 		do   func() bool
@@ -148,26 +140,20 @@ func TestAHandOverIsFromTheLastHolderToTheFirst(t *testing.T) {
 			t.Errorf("step %d: got %v", i, got)
 		}
 	}
-	if n := b.overlaps.Load(); n > 0 {
-		t.Errorf("%d overlaps were seen", n)
-	}
+	expect.AtMost(t, "overlaps were seen", b.overlaps.Load(), 0)
 }
 
 // A waiter subscribes, is told of the release, has the lock, and unsubscribes. Nothing is left on the server.
 func TestRedissonsLockOverGoredis(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	l, err := redissonScriptsOverGoredis(job{Addrs: []string{s.Addr()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer l.close()
 	listeners := func(want int64) {
 		t.Helper()
 		for deadline := time.Now().Add(10 * time.Second); ; {
 			reply, err := s.Do("PUBSUB", "NUMSUB", "redisson_lock__channel:{lock}")
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if reply.([]any)[1] == want {
 				return
 			}
@@ -177,13 +163,9 @@ func TestRedissonsLockOverGoredis(t *testing.T) {
 		}
 	}
 	first, second := l.lock("lock"), l.lock("lock")
-	if err := second.release(); !errors.Is(err, errNotHeld) {
-		t.Errorf("a release of a lock that is not held: %v", err)
-	}
+	expect.Err(t, "a release of a lock that is not held", second.release(), errNotHeld)
 	for range 3 {
-		if err := first.acquire(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, first.acquire(t.Context()))
 		listeners(0)
 		acquired := make(chan error)
 		go func() { acquired <- second.acquire(t.Context()) }()
@@ -193,21 +175,15 @@ func TestRedissonsLockOverGoredis(t *testing.T) {
 			t.Fatalf("two have the lock: %v", err)
 		default:
 		}
-		if err := first.release(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, first.release())
 		// The lock's lease lasts longer than this.
 		select {
 		case err := <-acquired:
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 		case <-time.After(ttl / 2):
 			t.Fatal("the waiter was not told of the release")
 		}
-		if err := second.release(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, second.release())
 		listeners(0)
 	}
 	if keys, err := s.Do("DBSIZE"); keys != int64(0) {

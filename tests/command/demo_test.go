@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
@@ -39,9 +40,7 @@ func TestDemo(t *testing.T) {
 func drawn(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if err := xml.Unmarshal(text, new(struct{ XMLName xml.Name })); err != nil {
 		t.Errorf("%s: %v", filepath.Base(file), err)
 	}

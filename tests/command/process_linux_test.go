@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -50,18 +51,14 @@ while :; do now alive; sleep 0.1; done`
 func uptime(t testing.TB) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile("/proc/uptime")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return seconds(t, strings.Fields(string(text))[0])
 }
 
 func seconds(t testing.TB, text string) time.Duration {
 	t.Helper()
 	d, err := time.ParseDuration(text + "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return d
 }
 
@@ -124,15 +121,11 @@ func launch(t testing.TB, name string, redis interface{ Addr() string }, args ..
 	r.cmd = exec.Command(args[0], args[1:]...)
 	r.cmd.Env = append(os.Environ(), "DIR="+r.dir, "HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
 	stderr, err := os.Create(filepath.Join(r.dir, "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer stderr.Close()
 	r.cmd.Stderr = stderr
 	// It has a process group of its own. If the test is killed, so is holdfast, and its keeper ends the job.
-	if err := child.Start(r.cmd); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, child.Start(r.cmd))
 	go func() {
 		_ = r.cmd.Wait()
 		r.ended <- r.cmd.ProcessState.ExitCode()
@@ -208,9 +201,7 @@ func (r *trial) file(name string) bool {
 // write creates a file that the job waits for.
 func (r *trial) write(name string) {
 	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, name), nil, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	expect.OK(r.t, os.WriteFile(filepath.Join(r.dir, name), nil, 0o600))
 }
 
 // until waits until ok returns true.
@@ -235,9 +226,7 @@ func (r *trial) exits(want int) {
 	r.t.Helper()
 	select {
 	case got := <-r.ended:
-		if got != want {
-			r.t.Errorf("exit code %d, want %d", got, want)
-		}
+		expect.Equal(r.t, "exit code", got, want)
 	case <-time.After(hang):
 		r.t.Fatalf("holdfast does not end; left: %v", r.alive())
 	}
@@ -605,21 +594,13 @@ func TestWaitForASilentServerEnds(t *testing.T) {
 func (r *trial) clog(name string) *os.File {
 	r.t.Helper()
 	path := filepath.Join(r.dir, name)
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	expect.OK(r.t, unix.Mkfifo(path, 0o600))
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	expect.OK(r.t, err)
 	r.t.Cleanup(func() { f.Close() })
 	size, err := unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if _, err := f.Write(bytes.Repeat([]byte{'.'}, size)); err != nil {
-		r.t.Fatal(err)
-	}
+	expect.OK(r.t, err)
+	expect.OK(r.t, expect.ErrOf(f.Write(bytes.Repeat([]byte{'.'}, size))))
 	return f
 }
 

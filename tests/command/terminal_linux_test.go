@@ -14,6 +14,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -39,9 +40,7 @@ func openTerminal(t testing.TB, redis *server.Server) *terminal {
 		"HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
 	cmd.Dir = t.TempDir()
 	f, err := pty.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	term := &terminal{t: t, dir: cmd.Dir, file: f}
 	read := make(chan struct{})
 	go func() {

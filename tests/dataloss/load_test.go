@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
@@ -172,9 +173,7 @@ func TestEvictionUnderLoad(t *testing.T) {
 				overlaps := 0
 				ld.end()
 				events, err := ld.recorder.Events()
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				for _, v := range history.Check(events) {
 					// If two clients were granted the lock at about the same time, the first may have been told
 					// last.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -99,9 +100,7 @@ func TestBlocksRunWithChanges(t *testing.T) {
 		write(t, filepath.Join(programs, name), "#!/bin/sh\n"+text+"\n")
 	}
 	checkout, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	all, program := pages(t), readmesProgram(t)
 	for _, a := range attempts {
 		t.Run(a.page+"/"+a.begins, func(t *testing.T) {
@@ -145,15 +144,11 @@ func TestBlocksRunWithChanges(t *testing.T) {
 
 // Commands that take minutes or load the machine do not run here. Their targets, scripts, flags, tests and variables exist.
 func TestLongCommandsExist(t *testing.T) {
-	if err := uses(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, uses())
 	all := sources(t, `\.go(\.txt)?$`, true)
 	target := regexp.MustCompile(`(?m)^([a-z-]+):.*## `)
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	targets := map[string]bool{}
 	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
 		targets[m[1]] = true

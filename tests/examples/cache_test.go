@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -38,9 +39,7 @@ func TestHalfAnImportIsNeverShown(t *testing.T) {
 	other := start(t, "cache", append(flags, "-addr", s.Addr())...)
 	firstURL, otherURL := first.url(), other.url()
 	before, err := importOf(send(t, "GET", otherURL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	price := slow.Hold(proxy.Containing("\r\ncatalog:dates\r\n", "holdfast:mark:{catalog:dates}"), proxy.Hang)
 	go func() { // it gets no page
 		if resp, err := http.Get(firstURL); err == nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -18,21 +19,15 @@ import (
 func send(t *testing.T, method, url string, header ...string) (status int, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return resp.StatusCode, strings.TrimSpace(string(body))
 }
 

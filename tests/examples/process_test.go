@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // process is one of the programs, running.
@@ -31,14 +32,10 @@ type process struct {
 func start(t *testing.T, program string, args ...string) *process {
 	t.Helper()
 	dir, err := folder()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	p := &process{t: t, cmd: exec.Command(filepath.Join(dir, program), args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
-	if err := child.Start(p.cmd); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, child.Start(p.cmd))
 	go func() {
 		_ = p.cmd.Wait() // ProcessState says how it ended
 		close(p.ended)

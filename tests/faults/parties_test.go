@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
@@ -38,9 +39,7 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 		}
 	}
 	// The server has the scripts from now on.
-	if err := errors.Join(l.CountDown(t.Context()), parties[0].CountDown(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(l.CountDown(t.Context()), parties[0].CountDown(t.Context())))
 	left(t, l, 8)
 	want := 8
 	for what, step := range map[string]struct {
@@ -54,24 +53,18 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 		}},
 	} {
 		lost := p.LoseReply(running(step.script, "a"), proxy.Cut)
-		if err := step.do(); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Err(t, what, step.do(), nil)
 		lost.Wait(t)
 		want--
 		left(t, l, want)
 		doubled := p.Double(running(step.script, "a"))
-		if err := step.do(); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Err(t, what, step.do(), nil)
 		doubled.Reply(t)
 		want--
 		left(t, l, want)
 	}
 	late := p.Hold(running(script.LatchCount(), "a"), proxy.Cut)
-	if err := l.CountDown(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.Err(t, "CountDown", l.CountDown(t.Context()), nil)
 	want--
 	left(t, l, want)
 	if reply := late.Forward(t); !strings.Contains(reply, "counted") {
@@ -79,16 +72,10 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 	}
 	left(t, l, want)
 
-	if err := l.Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.Reset(t.Context()))
 	lost := p.Hold(running(script.LatchReset(), "a"), proxy.Cut)
-	if err := l.Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.CountDown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.Reset(t.Context()))
+	expect.OK(t, l.CountDown(t.Context()))
 	lost.Forward(t)
 	left(t, l, 9)
 }
@@ -103,9 +90,7 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	l, seen := latch.New(c, "a", 2, holdfast.TTL(time.Minute)), latch.New(other, "a", 2)
 	join := func() *latch.Party {
 		party, err := l.Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		return party
 	}
 	if err := join().CountDown(t.Context()); err != nil { // the server has the scripts from now on
@@ -125,9 +110,7 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 			errors.Is(first, holdfast.ErrLost) == lost {
 			t.Errorf("%s: CountDown: %v; again: %v", what, first, again)
 		}
-		if err := party.Leave(t.Context()); err != nil {
-			t.Errorf("%s: Release: %v", what, err)
-		}
+		expect.Err(t, what+": Release", party.Leave(t.Context()), nil)
 		left(t, seen, 2)
 	}
 }
@@ -152,9 +135,7 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	if err := <-over; !errors.Is(err, holdfast.ErrClosed) || !errors.Is(err, holdfast.ErrAmbiguous) {
 		t.Errorf("CountDown when the client is closed: %v", err)
 	}
-	if err := <-closed; err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	expect.Err(t, "Close", <-closed, nil)
 	if err := l.CountDown(t.Context()); !errors.Is(err, holdfast.ErrClosed) || errors.Is(err, holdfast.ErrAmbiguous) {
 		t.Errorf("CountDown of a client that was closed: %v", err)
 	}
@@ -164,9 +145,7 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 func join(t *testing.T, b *barrier.Barrier) *barrier.Party {
 	t.Helper()
 	party, err := b.Join(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return party
 }
 
@@ -185,9 +164,7 @@ func wantPhase(t *testing.T, want uint64, all ...<-chan uint64) {
 	for _, over := range all {
 		select {
 		case phase := <-over:
-			if phase != want {
-				t.Errorf("Await returns %d, want %d", phase, want)
-			}
+			expect.Equal(t, "Await", phase, want)
 		case <-time.After(20 * time.Second): // a party that hears nothing looks after 30s
 			t.Fatal("a party was not woken")
 		}
@@ -269,22 +246,16 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 			})
 			do(t, b.Server, "CLIENT", "KILL", "TYPE", "pubsub")
 			wantPhase(t, 1, arrive(t.Context(), two), first)
-			if err := latch.New(other, "l", 1).CountDown(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, latch.New(other, "l", 1).CountDown(t.Context()))
 			select {
 			case err := <-opened:
-				if err != nil {
-					t.Errorf("Wait: %v", err)
-				}
+				expect.Err(t, "Wait", err, nil)
 			case <-time.After(20 * time.Second):
 				t.Fatal("the waiter at the latch was not woken")
 			}
 			backend.Release(t, one.Lease())
 			backend.Release(t, two.Lease())
-			if err := theLatch.Reset(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, theLatch.Reset(t.Context()))
 		}
 	})
 }

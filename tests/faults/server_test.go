@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -97,9 +98,7 @@ func TestOutOfMemory(t *testing.T) {
 		backend.Eventually(t, "renewals go on", func() bool { return lease.Deadline().After(first) })
 		backend.Release(t, lease)
 		reader, err := c.RWMutex("rw").Downgrade(t.Context(), writer)
-		if err != nil {
-			t.Fatalf("Downgrade: %v", err)
-		}
+		expect.OK(t, err)
 		backend.Release(t, reader)
 		// In the middle of a hand-over. The release is done in any case.
 		backend.Release(t, waiting)
@@ -117,9 +116,7 @@ func TestScriptFlush(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := b.Server.Do("SCRIPT", "FLUSH"); err != nil {
-					t.Error(err)
-				}
+				expect.Err(t, "Do", expect.ErrOf(b.Server.Do("SCRIPT", "FLUSH")), nil)
 			}
 		})
 		var inside sync.Mutex
@@ -157,13 +154,9 @@ func TestBusyScript(t *testing.T) {
 		c := b.Client(t, &cfg)
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
 		conn, err := b.Server.Dial()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		defer conn.Close()
-		if err := conn.Send("EVAL", "while true do end", 0); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, conn.Send("EVAL", "while true do end", 0))
 		backend.Eventually(t, "the server is busy", func() bool {
 			_, err := b.Server.Do("GET", "x")
 			return err != nil && strings.HasPrefix(err.Error(), "BUSY")
@@ -173,9 +166,7 @@ func TestBusyScript(t *testing.T) {
 		if !backend.HasCode(err, "BUSY") || errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Acquire: %v", err)
 		}
-		if d := time.Since(begun); d < cfg.RetryTimeout/2 {
-			t.Errorf("gave up after %s", d)
-		}
+		expect.AtLeast(t, "gave up after", time.Since(begun), cfg.RetryTimeout/2)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if _, err := c.Mutex("a").Acquire(ctx); !backend.HasCode(err, "BUSY") && !errors.Is(err, context.DeadlineExceeded) {
@@ -191,9 +182,7 @@ func TestBusyScript(t *testing.T) {
 		}()
 		time.Sleep(100 * time.Millisecond)
 		do(t, b.Server, "SCRIPT", "KILL")
-		if err := <-waiting; err != nil {
-			t.Errorf("Acquire of a server that is busy for a while: %v", err)
-		}
+		expect.Err(t, "Acquire of a server that is busy for a while", <-waiting, nil)
 	}, server.Conf("lua-time-limit", "50"))
 }
 
@@ -237,9 +226,7 @@ func TestRefusals(t *testing.T) {
 		}},
 		{"disk", backend.Code("MISCONF"), func(t *testing.T) *redis.Options {
 			s := started(t, server.Conf("save", "3600 1"))
-			if err := os.Mkdir(filepath.Join(s.Dir(), "dump.rdb"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.Mkdir(filepath.Join(s.Dir(), "dump.rdb"), 0o700))
 			do(t, s, "BGSAVE")
 			backend.Eventually(t, "saving has failed", func() bool {
 				return s.Info("persistence")["rdb_last_bgsave_status"] == "err"
@@ -253,13 +240,9 @@ func TestRefusals(t *testing.T) {
 			// The server reloads, at 10 ms a key, and answers after each key: that takes longer than the test.
 			do(t, s, "CONFIG", "SET", "key-load-delay", "10000", "loading-process-events-interval-bytes", "1024")
 			conn, err := s.Dial()
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			t.Cleanup(func() { _ = conn.Close() })
-			if err := conn.Send("DEBUG", "RELOAD"); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, conn.Send("DEBUG", "RELOAD"))
 			backend.Eventually(t, "the server is loading", func() bool {
 				_, err := s.Do("GET", "x")
 				return err != nil && strings.HasPrefix(err.Error(), "LOADING")
@@ -347,9 +330,7 @@ func TestExhaustedPool(t *testing.T) {
 	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t, func(o *redis.Options) { o.PoolSize, o.ReadTimeout = 1, 2*time.Minute })
 		c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second, ViaClient: b.ViaClient})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		backend.CloseWith(t, c)
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(9*time.Second)))
 		blocked, free := context.WithCancel(t.Context())

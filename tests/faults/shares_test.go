@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
@@ -20,9 +21,7 @@ type change = func(context.Context, *holdfast.Lease) (*holdfast.Lease, error)
 func changed(t *testing.T, by change, lease *holdfast.Lease) *holdfast.Lease {
 	t.Helper()
 	next, err := by(t.Context(), lease)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return next
 }
 
@@ -81,9 +80,7 @@ func TestLostRepliesToChangesOfMode(t *testing.T) {
 	if writer.Fence() <= reader.Fence() || last.Fence() != writer.Fence() {
 		t.Errorf("a reader's fence is %d, the writer's after it %d, the reader's after that %d", reader.Fence(), writer.Fence(), last.Fence())
 	}
-	if err := last.Extend(t.Context(), time.Minute); err != nil {
-		t.Errorf("Extend: %v", err)
-	}
+	expect.Err(t, "Extend", last.Extend(t.Context(), time.Minute), nil)
 	backend.Release(t, last)
 	b.Cleaned(t)
 }
@@ -97,9 +94,7 @@ func TestUpgradeThatReplicasDoNotConfirm(t *testing.T) {
 	if lease, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrReplicas) {
 		t.Errorf("TryUpgrade without a replica: %v, %v; want ErrReplicas", lease, err)
 	}
-	if err := reader.Err(); !errors.Is(err, holdfast.ErrLost) {
-		t.Errorf("the reader: %v; want ErrLost", err)
-	}
+	expect.Err(t, "the reader", reader.Err(), holdfast.ErrLost)
 	b.Cleaned(t)
 }
 

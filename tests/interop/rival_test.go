@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
@@ -88,16 +89,10 @@ func run(t *testing.T, command []string, env ...string) *rival {
 	r.cmd.Env = append(os.Environ(), env...)
 	r.cmd.Stderr = r.said
 	in, err := r.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(r.cmd); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	expect.OK(t, child.Start(r.cmd))
 	r.in = in
 	go func() {
 		defer close(r.lines)
@@ -208,9 +203,7 @@ func (r *rival) turns(t *testing.T, last time.Duration) []history.Event {
 func number(t *testing.T, digits string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return n
 }
 

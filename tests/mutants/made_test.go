@@ -26,6 +26,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
@@ -42,9 +43,7 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
 			edited, err := overlay.Files(m.Edits...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			for name, source := range scripts.with(edited).assembled(t) {
 				if source == sound[name] {
 					continue
@@ -57,9 +56,7 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 					t.Errorf("%s has no %q where the mutant needs it", name, g)
 				}
 			}
-			if err := compiled.check(edited); err != nil {
-				t.Error(err)
-			}
+			expect.Err(t, "check", compiled.check(edited), nil)
 			for _, test := range m.Tests {
 				if !declares(t, filepath.Join("..", test.Package), test.Name) {
 					t.Errorf("tests/%s has no %s", test.Package, test.Name)
@@ -130,27 +127,19 @@ func TestEveryPlaceHasItsMutant(t *testing.T) {
 // again when the sources change.
 func places(t *testing.T) map[string]string {
 	t.Helper()
-	if err := inputs.In("../.."); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, inputs.In("../.."))
 	places, err := overlay.Places()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return places
 }
 
 func declares(t *testing.T, folder, test string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		if strings.Contains(string(text), "\nfunc "+test+"(t *testing.T)") {
 			return true
 		}
@@ -172,9 +161,7 @@ func readScripts(t *testing.T) scripts {
 	s := scripts{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		s[strings.TrimPrefix(filepath.ToSlash(file), "../../")] = string(text)
 	}
 	return s
@@ -199,9 +186,7 @@ func (s scripts) assembled(t *testing.T) map[string]string {
 		tree[strings.TrimPrefix(file, scriptFolder)] = &fstest.MapFile{Data: []byte(text)}
 	}
 	sources, err := script.Assemble(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return sources
 }
 
@@ -319,9 +304,7 @@ func TestTheCheckerRefusesWhatDoesNotCompile(t *testing.T) {
 		"internal/pipe/line.go", "holdfastgoredis/driver.go", "holdfastrueidis/driver.go", "holdfastvalkey/driver.go",
 	} {
 		text, err := os.ReadFile(filepath.Join("../..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for name, more := range map[string]string{
 			"nothing wrong":   "",
 			"an unknown name": "\nfunc extra() { undeclared() }\n",

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/queuelog"
@@ -94,9 +95,7 @@ func enlist(t *testing.T, addr string, goroutines int) *member {
 	if m.in, err = m.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := child.Start(m.cmd); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, child.Start(m.cmd))
 	t.Cleanup(func() {
 		if m.cmd.ProcessState == nil {
 			_ = m.cmd.Process.Kill()
@@ -120,9 +119,7 @@ func (m *member) events(t *testing.T) []history.Event {
 	text := bytes.Clone(m.said.Bytes())
 	m.mu.Unlock()
 	events, err := history.Read(bytes.NewReader(text[:bytes.LastIndexByte(text, '\n')+1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return events
 }
 
@@ -264,9 +261,7 @@ func TestStorm(t *testing.T) {
 	inTurn(t, func(t *testing.T, b *backend.Backend) {
 		const processes, goroutines = 8, 16
 		w := rage(t, b, processes, goroutines, soak.Duration(t), 16)
-		if w.Jain < 0.95 {
-			t.Errorf("Jain's index of fairness is %.3f", w.Jain)
-		}
+		expect.AtLeast(t, "Jain's index of fairness", w.Jain, 0.95)
 		// This is judged only in a soak: if the machine stalls in the middle of a turn, those that the turn
 		// should have served wait for another round.
 		if soak.Long() && w.long > 0 {

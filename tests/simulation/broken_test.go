@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
@@ -155,9 +156,7 @@ func TestBrokenLocksAreFound(t *testing.T) {
 			const most = 20
 			for seed := uint64(1); seed <= most; seed++ {
 				r, err := b.world(seed).run()
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				for _, v := range r.Violations {
 					if strings.Contains(v, b.find) {
 						t.Logf("found with seed %d (%s, %d grants): %s", seed, r.Temper, r.Grants, v)
@@ -182,9 +181,7 @@ func TestLostLocksAreNoMistake(t *testing.T) {
 	}
 	for seed := uint64(1); seed <= worlds; seed++ {
 		r, err := bereftLock.world(seed).run()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		for _, v := range r.Violations {
 			if strings.Contains(v, believes) || strings.Contains(v, overlaps) || strings.Contains(v, fences) {
 				t.Errorf("seed %d: %s", seed, v)

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -127,9 +128,7 @@ func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 func (open opener) client(t *testing.T, cfg *holdfast.Config) *holdfast.Client {
 	t.Helper()
 	c, err := holdfast.New(open(t), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	backend.CloseWith(t, c)
 	return c
 }

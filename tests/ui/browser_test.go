@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // programs are what packages call the browser. They are the same as in tests/ensure-chromium.sh.
@@ -104,9 +105,7 @@ func open(tb testing.TB, url string, width, height int64) *tab {
 		cancel()
 	})
 	t.do(chromedp.EmulateViewport(width, height))
-	if err := chromedp.Listen(ctx, t.hear); err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, chromedp.Listen(ctx, t.hear))
 	t.do(chromedp.Navigate(url))
 	return t
 }

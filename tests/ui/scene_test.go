@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // stage is a server with an inspector.
@@ -48,9 +49,7 @@ func serve(tb testing.TB, in *inspect.Inspector, opts *ui.Options) *httptest.Ser
 	tb.Helper()
 	opts.Logger = slog.New(slog.DiscardHandler)
 	handler, err := ui.New(in, opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	web := httptest.NewServer(handler)
 	tb.Cleanup(func() {
 		handler.Close()

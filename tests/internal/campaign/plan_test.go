@@ -7,13 +7,12 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 func TestPlansFollowFromTheirSeed(t *testing.T) {
 	pair, err := Kinds(&Config{}, "stranger", "process-killed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	seen := map[string]bool{}
 	for n := range uint64(100) {
 		text, err := json.Marshal(NewPlan(n/2, "some", Default, Mutex{}, pair))
@@ -49,9 +48,7 @@ func TestPlansMakeRoomForTheirFaults(t *testing.T) {
 func TestPlansSuitTheirSubject(t *testing.T) {
 	for _, s := range Subjects {
 		chosen, err := Kinds(&Config{Subject: s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		minority, all := 0, 0
 		for seed := range uint64(200) {
 			p := NewPlan(seed, "some", Strict, s, []*Kind{chosen[seed%uint64(len(chosen))]})

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -40,14 +41,10 @@ func New(tb testing.TB) *Clock {
 		tb.Skipf("SKIPPED: %v", err)
 	}
 	library, err := compiled()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	dir := tb.TempDir()
 	c := &Clock{tb: tb, library: filepath.Join(dir, "clock.so"), file: filepath.Join(dir, "settings")}
-	if err := os.WriteFile(c.library, library, 0o700); err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, os.WriteFile(c.library, library, 0o700))
 	c.set(0, 0)
 	return c
 }

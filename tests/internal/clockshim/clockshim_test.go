@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -13,9 +14,7 @@ import (
 func shown(t *testing.T, s *server.Server, command ...any) time.Duration {
 	t.Helper()
 	reply, err := s.Do(command...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	now := time.Now()
 	parts := reply.([]any)
 	seconds, err1 := strconv.ParseInt(fmt.Sprint(parts[0]), 10, 64)
@@ -44,14 +43,10 @@ func TestEveryServersClockMoves(t *testing.T) {
 
 		// Expiries follow the same clock.
 		for _, jump := range []time.Duration{-2 * time.Minute, 4 * time.Minute} {
-			if _, err := s.Do("SET", "key", "value", "PX", 60_000); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, expect.ErrOf(s.Do("SET", "key", "value", "PX", 60_000)))
 			c.Jump(jump)
 			reply, err := s.Do("PTTL", "key")
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			pttl := time.Duration(reply.(int64)) * time.Millisecond
 			if jump < 0 && pttl < 2*time.Minute || jump > 0 && reply != int64(-2) {
 				t.Errorf("after a jump by %s a key of a minute has %s left", jump, pttl)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // standStill makes this process stand still for half a second.
@@ -19,12 +21,8 @@ func standStill(t *testing.T) {
 	t.Helper()
 	// The first signal may come before the process has stopped.
 	waker := exec.Command("sh", "-c", "for n in 1 2 3 4; do sleep 0.5; kill -CONT "+strconv.Itoa(os.Getpid())+"; done")
-	if err := waker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, waker.Start())
+	expect.OK(t, syscall.Kill(os.Getpid(), syscall.SIGSTOP))
 	_ = waker.Wait()
 }
 
@@ -39,9 +37,7 @@ func TestOnlyAProcessThatStoodStillIsExcused(t *testing.T) {
 		standStill(t)
 		return errors.New("too late")
 	})
-	if attempts != 2 {
-		t.Errorf("%d attempts", attempts)
-	}
+	expect.Equal(t, "attempts", attempts, 2)
 	if !Stalled(began) {
 		t.Error("the process stood still, and nobody saw it")
 	}

@@ -124,9 +124,7 @@ func (ld *load) judge() (overlaps []history.Violation) {
 	ld.t.Helper()
 	ld.end()
 	events, err := ld.recorder.Events()
-	if err != nil {
-		ld.t.Fatal(err)
-	}
+	expect.OK(ld.t, err)
 	for _, v := range history.Check(events) {
 		if v.Rule == history.Exclusion {
 			overlaps = append(overlaps, v)

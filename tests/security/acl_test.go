@@ -572,9 +572,7 @@ func (j job) silence() {
 	backend.Eventually(j.t, "a ping is refused", func() bool {
 		for _, n := range j.nodes {
 			log, err := n.Do("ACL", "LOG", 128)
-			if err != nil {
-				j.t.Fatal(err)
-			}
+			expect.OK(j.t, err)
 			for _, entry := range log.([]any) {
 				if text := fmt.Sprint(entry); strings.Contains(text, "object ping ") && strings.Contains(text, "username "+j.name+" ") {
 					return true
@@ -584,9 +582,7 @@ func (j job) silence() {
 		return false
 	})
 	backend.Release(j.t, lease)
-	if err := result(waiting); err != nil {
-		j.t.Errorf("a waiter whose subscription is silent: %v", err)
-	}
+	expect.Err(j.t, "a waiter whose subscription is silent", result(waiting), nil)
 }
 
 // keysOf returns the keys of a lock.

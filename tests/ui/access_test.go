@@ -8,6 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/holdfast-go/holdfast/inspect/ui"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Every control says what it is to those who do not see it, texts can be read in both schemes, and on a phone nothing is cut off or
@@ -41,9 +42,7 @@ func (t *tab) controlsHaveNames(address string) {
 	t.tb.Helper()
 	roles := []string{"button", "link", "textbox", "searchbox", "radio", "checkbox", "combobox", "grid", "dialog", "row", "columnheader", "heading", "navigation"}
 	tree, err := chromedp.Call(t.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
-	if err != nil {
-		t.tb.Fatal(err)
-	}
+	expect.OK(t.tb, err)
 	found := 0
 	for _, node := range tree.Nodes {
 		if node.Ignored || node.Role == nil {

@@ -124,9 +124,7 @@ func (t *tab) hear(event any) {
 
 func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	t.tb.Helper()
-	if err := chromedp.Do(t.ctx, actions...); err != nil {
-		t.tb.Fatal(err)
-	}
+	expect.OK(t.tb, chromedp.Do(t.ctx, actions...))
 }
 
 // eval returns the value of an expression.
@@ -194,9 +192,7 @@ func (t *tab) emulate(feature, value string) {
 	_, err := chromedp.Call(t.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: feature, Value: value}},
 	})
-	if err != nil {
-		t.tb.Fatal(err)
-	}
+	expect.OK(t.tb, err)
 }
 
 // save writes a picture of the page beside the test.

@@ -44,9 +44,7 @@ func (q *majority) locks(owner string) *quorum.Quorum {
 		clients = append(clients, b.Client(q.tb, cfg))
 	}
 	locks, err := quorum.New(clients, &quorum.Config{NodeTimeout: 5 * time.Second})
-	if err != nil {
-		q.tb.Fatal(err)
-	}
+	expect.OK(q.tb, err)
 	return locks
 }
 

@@ -87,9 +87,7 @@ func (s *stage) grant(name string) string {
 func (s *stage) status(name string) holdfast.Status {
 	s.tb.Helper()
 	status, err := s.client.Mutex(name).Status(s.tb.Context())
-	if err != nil {
-		s.tb.Fatal(err)
-	}
+	expect.OK(s.tb, err)
 	return status
 }
 
@@ -166,7 +164,5 @@ func (s *stage) fill() {
 	}
 	s.wait("importer-1", func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("catalogue").Writer() })
 	theLatch := latch.New(s.newClient("deploy-1"), "release-42:ready", 3)
-	if err := theLatch.CountDown(s.tb.Context()); err != nil {
-		s.tb.Fatal(err)
-	}
+	expect.OK(s.tb, theLatch.CountDown(s.tb.Context()))
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -223,9 +224,7 @@ func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Clien
 func New(tb testing.TB, cfg *holdfast.Config, d driver.Driver) *holdfast.Client {
 	tb.Helper()
 	c, err := holdfast.New(d, patient(cfg))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	CloseWith(tb, c)
 	return c
 }
@@ -329,9 +328,7 @@ func Eventually(tb testing.TB, what string, f func() bool) {
 func Channels(tb testing.TB, rdb *redis.Client) []string {
 	tb.Helper()
 	all, err := rdb.PubSubChannels(tb.Context(), "*").Result()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	return slices.DeleteFunc(all, func(name string) bool { return name == "holdfast:c:h" })
 }
 

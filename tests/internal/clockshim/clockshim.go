@@ -89,9 +89,7 @@ func (c *Clock) set(offset, step time.Duration) {
 		_, err = f.Write(settings)
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	expect.OK(c.tb, err)
 	time.Sleep(2 * lookInterval)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Inspector is an inspector that is served, and may break locks.
@@ -26,9 +27,7 @@ type Inspector struct {
 func Serve(tb testing.TB, in *inspect.Inspector) *Inspector {
 	tb.Helper()
 	handler, err := ui.New(in, &ui.Options{AllowBreak: true, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	web := httptest.NewServer(handler)
 	tb.Cleanup(func() {
 		handler.Close()
@@ -47,13 +46,9 @@ type Answer struct {
 func (i *Inspector) Order(verb, name, grant, reason string) Answer {
 	i.tb.Helper()
 	order, err := json.Marshal(map[string]string{"name": name, "grant": grant, "reason": reason})
-	if err != nil {
-		i.tb.Fatal(err)
-	}
+	expect.OK(i.tb, err)
 	resp, err := http.Post(i.url+"/"+verb, "application/json", bytes.NewReader(order))
-	if err != nil {
-		i.tb.Fatal(err)
-	}
+	expect.OK(i.tb, err)
 	defer resp.Body.Close()
 	a := Answer{Code: resp.StatusCode}
 	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
@@ -80,9 +75,7 @@ func (p Page[T]) Until(what string, f func(T) bool) {
 	}()
 	backend.Eventually(tb, what, func() bool {
 		resp, err := http.Get(p.in.url + p.path)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		expect.OK(tb, err)
 		defer resp.Body.Close()
 		show = *new(T)
 		if err := json.NewDecoder(resp.Body).Decode(&show); err != nil {

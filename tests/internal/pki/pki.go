@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -39,9 +40,7 @@ func NewAuthority(tb testing.TB, name string) *Authority {
 	template := template(name, time.Now().Add(time.Hour))
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		tb.Fatal(err)
 	}
@@ -61,13 +60,9 @@ func (a *Authority) Issue(host string, until time.Time) Pair {
 		template.DNSNames = []string{host}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		a.tb.Fatal(err)
-	}
+	expect.OK(a.tb, err)
 	secret, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		a.tb.Fatal(err)
-	}
+	expect.OK(a.tb, err)
 	return Pair{write(a.tb, "CERTIFICATE", der), write(a.tb, "EC PRIVATE KEY", secret)}
 }
 
@@ -82,9 +77,7 @@ func (a *Authority) Pool() *x509.CertPool {
 func (p Pair) Load(tb testing.TB) tls.Certificate {
 	tb.Helper()
 	c, err := tls.LoadX509KeyPair(p.Cert, p.Key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	return c
 }
 
@@ -101,18 +94,14 @@ func template(name string, until time.Time) *x509.Certificate {
 func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	return key
 }
 
 func write(tb testing.TB, kind string, der []byte) string {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "a.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return file
 }
 
@@ -132,9 +121,7 @@ func Listen(tb testing.TB, s *server.Server, pair Pair, trusted *Authority) (add
 	var last error
 	for range 10 { // another process may take the port
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
+		expect.OK(tb, err)
 		port := l.Addr().(*net.TCPAddr).Port
 		l.Close()
 		_, last = s.Do("CONFIG", "SET", "tls-cert-file", pair.Cert, "tls-key-file", pair.Key, "tls-ca-cert-file", ca, "tls-auth-clients", auth, "tls-port", port)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Cluster is a cluster in which every master has a replica.
@@ -104,9 +106,7 @@ func (c *Cluster) Owner(slot int, except ...*Server) *Server {
 func (c *Cluster) Masters() []*Server {
 	c.tb.Helper()
 	nodes, err := c.view(c.running()[0])
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	expect.OK(c.tb, err)
 	var masters []*Server
 	for _, n := range nodes {
 		if n.master && len(n.slots) > 0 {
@@ -120,9 +120,7 @@ func (c *Cluster) Masters() []*Server {
 func (c *Cluster) ReplicaOf(master *Server) *Server {
 	c.tb.Helper()
 	nodes, err := c.view(master)
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	expect.OK(c.tb, err)
 	id := c.id(master)
 	for _, n := range nodes {
 		if n.of == id {

@@ -147,8 +147,7 @@ func direct(ctx context.Context, addr string) (net.Conn, error) {
 // machine; a command that hangs is repeated.
 func client(t *testing.T, d drivertest.Driver) *holdfast.Client {
 	t.Helper()
-	c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 30 * time.Second})
-	expect.OK(t, err)
+	c := expect.Of(holdfast.New(d, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 30 * time.Second})).OK(t)
 	backend.CloseWith(t, c)
 	return c
 }

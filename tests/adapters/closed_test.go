@@ -148,8 +148,7 @@ func TestHooksSeeAcquires(t *testing.T) {
 		o.Addr = s.Addr()
 		rdb := redis.NewClient(&o)
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfastgoredis.New(rdb, &holdfast.Config{ViaClient: true})
-		expect.OK(t, err)
+		c := expect.Of(holdfastgoredis.New(rdb, &holdfast.Config{ViaClient: true})).OK(t)
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
 		var count counting
 		rdb.AddHook(&count)

@@ -28,8 +28,7 @@ func follower(t *testing.T, adapter, master string, sentinels []string) driverte
 func patient(t *testing.T, d drivertest.Driver, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
 	cfg.CommandTimeout, cfg.RetryTimeout = time.Minute, time.Hour
-	c, err := holdfast.New(d, &cfg)
-	expect.OK(t, err)
+	c := expect.Of(holdfast.New(d, &cfg)).OK(t)
 	backend.CloseWith(t, c)
 	return c
 }

@@ -78,8 +78,7 @@ func deaf(t *testing.T, s *server.Server, command string, channels ...string) (n
 	for _, channel := range channels {
 		words = append(words, channel)
 	}
-	reply, err := s.Do(words...)
-	expect.OK(t, err)
+	reply := expect.Of(s.Do(words...)).OK(t)
 	for counts := reply.([]any); len(counts) > 0; counts = counts[2:] {
 		if counts[1] == int64(0) {
 			none = append(none, counts[0])
@@ -91,8 +90,7 @@ func deaf(t *testing.T, s *server.Server, command string, channels ...string) (n
 // listening returns the ids of a server's connections for subscriptions.
 func listening(t *testing.T, s *server.Server) (ids []string) {
 	t.Helper()
-	list, err := s.Do("CLIENT", "LIST", "TYPE", "PUBSUB")
-	expect.OK(t, err)
+	list := expect.Of(s.Do("CLIENT", "LIST", "TYPE", "PUBSUB")).OK(t)
 	for line := range strings.Lines(list.(string)) {
 		ids = append(ids, strings.Fields(line)[0])
 	}

@@ -78,8 +78,7 @@ func keysOf(n, many int) (all []string) {
 // runs returns how often count has run with a key.
 func runs(t *testing.T, s *server.Server, key string) string {
 	t.Helper()
-	n, err := s.Do("GET", key)
-	expect.OK(t, err)
+	n := expect.Of(s.Do("GET", key)).OK(t)
 	if n == nil {
 		return "0"
 	}

@@ -149,8 +149,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 			return err == nil && len(s.Waiters) == 0
 		})
 		backend.Release(t, one.Lease())
-		fourth, err := waiter.TryJoin(t.Context())
-		expect.OK(t, err)
+		fourth := expect.Of(waiter.TryJoin(t.Context())).OK(t)
 		backend.Release(t, fourth.Lease())
 	})
 }
@@ -175,8 +174,7 @@ func TestBarrierThatIsLost(t *testing.T) {
 func TestBarrierOfAClientThatCloses(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
-		party, err := barrier.New(c, "b", 2, holdfast.Identity("closes")).Join(t.Context())
-		expect.OK(t, err)
+		party := expect.Of(barrier.New(c, "b", 2, holdfast.Identity("closes")).Join(t.Context())).OK(t)
 		other := join(t, b, 2)
 		first := await(t.Context(), party)
 		tripped(t, 1, first, await(t.Context(), other))

@@ -39,8 +39,8 @@ func next(kind string, c *holdfast.Client, o holdfast.Option) *holdfast.Lock {
 	return breakable[kind](c, o)
 }
 
-// history returns what is on record about a lock.
-func history(t testing.TB, in *inspect.Inspector, name string) (all []inspect.Broken) {
+// recorded returns what is on record about a lock.
+func recorded(t testing.TB, in *inspect.Inspector, name string) (all []inspect.Broken) {
 	t.Helper()
 	for b, err := range in.History(t.Context()) {
 		expect.OK(t, err)
@@ -79,8 +79,7 @@ func TestBreak(t *testing.T) {
 					t.Errorf("Break of another grant: %v", err)
 				}
 				time.Sleep(1100 * time.Millisecond) // until the holder listens
-				broken, err := in.Break(t.Context(), was, "it hung")
-				expect.OK(t, err)
+				broken := expect.Of(in.Break(t.Context(), was, "it hung")).OK(t)
 				if broken.Name != l.Name() || broken.By != "operator" || broken.Reason != "it hung" || broken.Fence <= lease.Fence() {
 					t.Errorf("Broken is %+v", broken)
 				}
@@ -103,7 +102,7 @@ func TestBreak(t *testing.T) {
 				expect.Err(t, "the next holder", second.Err(), nil)
 				backend.Release(t, second)
 				expect.Err(t, "Break of a free lock", expect.ErrOf(in.Break(t.Context(), was, "again")), holdfast.ErrNotHeld)
-				if all := history(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Identity != was.Identity || all[0].Holder.Grant != was.Grant || !all[0].Time.Equal(broken.Time) {
+				if all := recorded(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Identity != was.Identity || all[0].Holder.Grant != was.Grant || !all[0].Time.Equal(broken.Time) {
 					t.Errorf("on record are %+v, want %+v", all, broken)
 				}
 			})
@@ -155,16 +154,13 @@ func TestBreakOfAParty(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		c, in := b.Client(t, nil), inspect.New(b.Client(t, nil))
 		theLatch := latch.New(c, "latch", 1, holdfast.TTL(time.Hour))
-		party, err := theLatch.Register(t.Context())
-		expect.OK(t, err)
+		party := expect.Of(theLatch.Register(t.Context())).OK(t)
 		expect.OK(t, expect.ErrOf(in.Break(t.Context(), backend.Seen(t, in, "latch", party.Lease().Fence()), "")))
 		ctx := lasting(t, time.Minute) // otherwise it would wait for the lease's end
 		expect.Err(t, "Wait", theLatch.Wait(ctx), latch.ErrIncomplete)
 		theBarrier := barrier.New(c, "barrier", 2, holdfast.TTL(time.Hour))
-		one, err := theBarrier.Join(t.Context())
-		expect.OK(t, err)
-		two, err := barrier.New(b.Client(t, nil), "barrier", 2, holdfast.TTL(time.Hour)).Join(t.Context())
-		expect.OK(t, err)
+		one := expect.Of(theBarrier.Join(t.Context())).OK(t)
+		two := expect.Of(barrier.New(b.Client(t, nil), "barrier", 2, holdfast.TTL(time.Hour)).Join(t.Context())).OK(t)
 		expect.OK(t, expect.ErrOf(in.Break(t.Context(), backend.Seen(t, in, "barrier", one.Lease().Fence()), "")))
 		expect.Err(t, "Await", expect.ErrOf(two.Await(ctx)), barrier.ErrBroken)
 		noError(t, two.Leave(t.Context()))
@@ -204,7 +200,7 @@ func TestRevoke(t *testing.T) {
 				}
 				expect.Err(t, "after Revoke", lease.Err(), nil)
 				backend.Release(t, lease)
-				onRecord := history(t, in, l.Name())
+				onRecord := recorded(t, in, l.Name())
 				expect.Equal(t, "revocations on record", len(onRecord), 2)
 				for _, r := range onRecord {
 					if !r.Revoked || r.Holder.Name != l.Name() || r.Holder.Grant != seen.Grant || !backend.IsShown(r.Holder.Fence, lease.Fence()) || r.By != "operator" || r.Reason != "your turn is over" || r.Fence != 0 {

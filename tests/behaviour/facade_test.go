@@ -42,8 +42,7 @@ func TestStatusOfEachKind(t *testing.T) {
 			got.Time = time.Time{}
 			expect.Equal(t, "Status", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
 		}
-		party, err := theLatch.Register(t.Context())
-		expect.OK(t, err)
+		party := expect.Of(theLatch.Register(t.Context())).OK(t)
 		got, err := theLatch.Status(t.Context())
 		if h, held := got.Holder(); err != nil || !held || h.Name != "l" || h.Identity != "me" || h.Mode != holdfast.ModeParty || h.TTL <= 0 ||
 			got.Limit != 7 || got.Count != 7 {

@@ -47,8 +47,7 @@ func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
 		} {
 			l := locks[0]
 			for range n {
-				lease, err := l.TryAcquire(t.Context())
-				expect.OK(t, err)
+				lease := expect.Of(l.TryAcquire(t.Context())).OK(t)
 				t.Cleanup(func() { backend.Release(t, lease) })
 			}
 			d.told.Store(0)

@@ -28,8 +28,7 @@ func unreachable(t testing.TB) *holdfast.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfastgoredis.New(rdb, nil)
-	expect.OK(t, err)
+	c := expect.Of(holdfastgoredis.New(rdb, nil)).OK(t)
 	backend.CloseWith(t, c)
 	return c
 }

@@ -78,8 +78,7 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 		wait(other.Semaphore("permits", 5, holdfast.TTL(hour)).Permits(4))
 		hold(c.OwnerMutex("own", "holder", holdfast.TTL(hour)))
 		wait(other.OwnerMutex("own", "waiter", holdfast.TTL(hour)))
-		party, err := barrier.New(c, "barrier", 1, holdfast.TTL(hour)).Join(ctx)
-		expect.OK(t, err)
+		party := expect.Of(barrier.New(c, "barrier", 1, holdfast.TTL(hour)).Join(ctx)).OK(t)
 		seen["barrier"] = barrier.New(c, "barrier", 1)
 		leases = append(leases, party.Lease())
 		expect.OK(t, c.Semaphore("sized", 4).Resize(ctx, 7))
@@ -112,8 +111,7 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 			t.Errorf("listed are %q, want %q", got, want)
 		}
 		for name, l := range seen {
-			want, err := l.Status(ctx)
-			expect.OK(t, err)
+			want := expect.Of(l.Status(ctx)).OK(t)
 			got, err := in.Get(ctx, name)
 			if err != nil {
 				t.Errorf("Get(%q): %v", name, err)
@@ -247,8 +245,7 @@ func TestTheFirstOfManyWaitersAreNamed(t *testing.T) {
 				}
 			}
 		}
-		s, err := c.Mutex("long").Status(t.Context())
-		expect.OK(t, err)
+		s := expect.Of(c.Mutex("long").Status(t.Context())).OK(t)
 		named("Status", s, 1000)
 		for _, pattern := range []string{"long", "l*"} {
 			named(pattern, listed(t, inspect.New(c), pattern)["long"], 100)

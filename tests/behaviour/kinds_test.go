@@ -28,8 +28,7 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 			"reader": backend.Acquire(t, c.RWMutex("reader").Reader()), "writer": backend.Acquire(t, c.RWMutex("writer").Writer()),
 			"owner": backend.Acquire(t, c.OwnerMutex("owner", "o")), "redisson": backend.Acquire(t, c.RedissonMutex("holdfast:{redisson}")),
 		}
-		party, err := barrier.New(c, "barrier", 2).Join(t.Context())
-		expect.OK(t, err)
+		party := expect.Of(barrier.New(c, "barrier", 2).Join(t.Context())).OK(t)
 		leases["barrier"] = party.Lease()
 		expect.OK(t, latch.New(c, "latch", 2).CountDown(t.Context()))
 		expect.OK(t, rdb.Set(t.Context(), "holdfast:{string}", "x", 0).Err())

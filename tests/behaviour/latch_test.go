@@ -33,8 +33,7 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 		// A waiter that hears nothing looks after 30 s.
 		ctx := lasting(t, 15*time.Second)
 		over := async(func() error { return l.Wait(ctx) })
-		leaving, err := l.Register(t.Context())
-		expect.OK(t, err)
+		leaving := expect.Of(l.Register(t.Context())).OK(t)
 		dying, err := countdown(t, b, 3, holdfast.TTL(6*time.Second), holdfast.NoRenew()).Register(t.Context())
 		expect.OK(t, err)
 		backend.Release(t, leaving.Lease())

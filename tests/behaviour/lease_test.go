@@ -154,8 +154,7 @@ func TestReleaseWorksOnAnEndedContext(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := b.Client(t, nil).Mutex("m")
-		lease, err := l.Acquire(ctx)
-		expect.OK(t, err)
+		lease := expect.Of(l.Acquire(ctx)).OK(t)
 		cancel()
 		if lease.Err() != nil || lease.Context(context.Background()).Err() != nil {
 			t.Errorf("the lease ended with the context of its acquire: %v", lease.Err())
@@ -284,11 +283,9 @@ func TestANewGrantEndsTheLeaseBeforeIt(t *testing.T) {
 			for second, again := range ways {
 				// A renewal, 2 s after the grant, would take the deleted lock back.
 				l := c.Mutex("m", holdfast.TTL(time.Hour), holdfast.NoRenew())
-				old, err := acquire(l, t.Context())
-				expect.OK(t, err)
+				old := expect.Of(acquire(l, t.Context())).OK(t)
 				b.Redis(t).Del(t.Context(), "holdfast:{m}")
-				lease, err := again(l, t.Context())
-				expect.OK(t, err)
+				lease := expect.Of(again(l, t.Context())).OK(t)
 				if err := old.Err(); !errors.Is(err, holdfast.ErrLost) || lease.Err() != nil {
 					t.Errorf("%s, and then %s: the first lease: %v; the second: %v", first, second, err, lease.Err())
 				}

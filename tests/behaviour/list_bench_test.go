@@ -142,14 +142,12 @@ func while(tb testing.TB, s *server.Server, f func()) (l load) {
 	tb.Helper()
 	do := func(args ...any) any {
 		tb.Helper()
-		reply, err := s.Do(args...)
-		expect.OK(tb, err)
+		reply := expect.Of(s.Do(args...)).OK(tb)
 		return reply
 	}
 	do("CONFIG", "SET", "slowlog-log-slower-than", shortestLogged.Microseconds(), "slowlog-max-len", 100_000)
 	do("SLOWLOG", "RESET")
-	conn, err := s.Dial()
-	expect.OK(tb, err)
+	conn := expect.Of(s.Dial()).OK(tb)
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

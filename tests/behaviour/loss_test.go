@@ -46,8 +46,7 @@ func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		rdb, ctx := b.Redis(t), context.Background()
 		for kind, lock := range breakable {
-			s, err := lock(c, holdfast.TTL(time.Minute)).Status(ctx)
-			expect.OK(t, err)
+			s := expect.Of(lock(c, holdfast.TTL(time.Minute)).Status(ctx)).OK(t)
 			key := s.Key
 			for way, tell := range told {
 				ttl := time.Minute
@@ -164,14 +163,12 @@ func TestResetSupersedesTheParties(t *testing.T) {
 				reason = holdfast.LossDeleted
 			}
 			for way, tell := range told {
-				party, err := theLatch.Register(ctx)
-				expect.OK(t, err)
+				party := expect.Of(theLatch.Register(ctx)).OK(t)
 				expect.OK(t, end())
 				wantLoss(t, "a party of a latch that was "+how+", told by "+way, tell(party), reason, "")
 			}
 			// The lease of a party that has left was not ended by the reset.
-			party, err := theLatch.Register(ctx)
-			expect.OK(t, err)
+			party := expect.Of(theLatch.Register(ctx)).OK(t)
 			expect.Err(t, "CountDown after the latch was "+how, party.CountDown(ctx), nil)
 			expect.OK(t, theLatch.Reset(ctx))
 		}

@@ -46,6 +46,8 @@ func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 }
 
 // Each hand-over from client to client costs the same number of commands, however many clients wait.
+//
+// Bug: Waiting costs the server commands: the more wait, the more a turn takes.
 func TestACrowdCostsNoMoreCommands(t *testing.T) {
 	virtually(t, func(t *testing.T, b *backend.Backend) {
 		for _, n := range []int{3, 50} {

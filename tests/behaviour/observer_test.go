@@ -279,15 +279,13 @@ func TestObserversOfAChangeOfMode(t *testing.T) {
 		c, r := observed(t, b, holdfast.Config{})
 		rw := c.RWMutex("x")
 		writer := backend.Acquire(t, rw.Writer())
-		reader, err := rw.Downgrade(ctx, writer)
-		expect.OK(t, err)
+		reader := expect.Of(rw.Downgrade(ctx, writer)).OK(t)
 		other := backend.Acquire(t, b.Client(t, nil).RWMutex("x").Reader())
 		if _, err := rw.TryUpgrade(ctx, reader); !errors.Is(err, holdfast.ErrHeld) {
 			t.Fatal(err)
 		}
 		backend.Release(t, other)
-		again, err := rw.TryUpgrade(ctx, reader)
-		expect.OK(t, err)
+		again := expect.Of(rw.TryUpgrade(ctx, reader)).OK(t)
 		backend.Release(t, again)
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
 		type change struct {
@@ -496,8 +494,7 @@ func TestObserversOfALockThatIsCarried(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		ctx := context.Background()
 		c, r := observed(t, b, holdfast.Config{})
-		ticket, err := backend.Acquire(t, c.Mutex("x")).Detach(ctx, time.Minute)
-		expect.OK(t, err)
+		ticket := expect.Of(backend.Acquire(t, c.Mutex("x")).Detach(ctx, time.Minute)).OK(t)
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
 		lease, err := c.Adopt(ctx, ticket)
 		expect.OK(t, err)

@@ -19,8 +19,7 @@ func reentrant(t testing.TB, b *backend.Backend, opts ...holdfast.MutexOption) *
 // again acquires a lock within a lease of it.
 func again(t testing.TB, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lease {
 	t.Helper()
-	lease, err := l.Acquire(within.Context(context.Background()))
-	expect.OK(t, err)
+	lease := expect.Of(l.Acquire(within.Context(context.Background()))).OK(t)
 	expect.Equal(t, "the fence within", lease.Fence(), within.Fence())
 	return lease
 }
@@ -68,8 +67,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 		before := asked(b.Server)
 		for range 100 {
 			lease := again(t, l, first)
-			tried, err := l.TryAcquire(lease.Context(context.Background()))
-			expect.OK(t, err)
+			tried := expect.Of(l.TryAcquire(lease.Context(context.Background()))).OK(t)
 			backend.Release(t, tried)
 			backend.Release(t, lease)
 		}
@@ -89,8 +87,7 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 		wantHeld(t, l)
 		expect.Err(t, "another client's", expect.ErrOf(reentrant(t, b).TryAcquire(lease.Context(context.Background()))), holdfast.ErrHeld)
 		expect.Err(t, "one without", expect.ErrOf(c.Mutex("a").TryAcquire(lease.Context(context.Background()))), holdfast.ErrDeadlock)
-		elsewhere, err := c.Mutex("b", holdfast.Reentrant()).TryAcquire(lease.Context(context.Background()))
-		expect.OK(t, err)
+		elsewhere := expect.Of(c.Mutex("b", holdfast.Reentrant()).TryAcquire(lease.Context(context.Background()))).OK(t)
 		inner, err := l.TryAcquire(elsewhere.Context(lease.Context(context.Background()))) // contexts add up
 		if err != nil || inner.Fence() != lease.Fence() {
 			t.Fatalf("within two locks: %v, %v", inner, err)
@@ -135,8 +132,7 @@ func TestReentrantReadersAndWriters(t *testing.T) {
 		wantHeld(t, b.Client(t, nil).RWMutex("a").Reader())
 		backend.Release(t, writing)
 		backend.Release(t, reading)
-		down, err := rw.Downgrade(t.Context(), writer)
-		expect.OK(t, err)
+		down := expect.Of(rw.Downgrade(t.Context(), writer)).OK(t)
 		inner = again(t, rw.Reader(), down)
 		backend.Release(t, down)
 		backend.Release(t, inner)

@@ -1,9 +1,6 @@
 package behaviour
 
 import (
-	"context"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,42 +33,5 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 			expect.OK(t, s.Resize(t.Context(), 0))
 			b.Cleaned(t)
 		}
-	})
-}
-
-func TestSemaphoreInAStorm(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
-		const most = 5
-		var held, grants atomic.Int64
-		var wg sync.WaitGroup
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		for i := range 3 {
-			c := b.Client(t, nil)
-			for j := range 5 {
-				wg.Go(func() {
-					dice := random(10*i + j)
-					for ctx.Err() == nil {
-						n := 1 + dice.IntN(most)
-						lease, err := c.Semaphore("s", most).Permits(n).Acquire(ctx)
-						if err != nil {
-							continue
-						}
-						if grants.Add(1) == 300 {
-							cancel()
-						}
-						if now := held.Add(int64(n)); now > most && lease.Err() == nil {
-							t.Errorf("%d permits are held, of %d", now, most)
-						}
-						time.Sleep(upTo(2*time.Millisecond, dice))
-						held.Add(int64(-n))
-						_ = lease.Release(ctx)
-					}
-				})
-			}
-		}
-		wg.Wait()
-		expect.AtLeast(t, "grants", grants.Load(), 300)
-		b.Cleaned(t)
 	})
 }

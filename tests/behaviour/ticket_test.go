@@ -20,10 +20,8 @@ import (
 // detach detaches a lease for a minute, and carries the ticket to another process.
 func detach(t testing.TB, lease *holdfast.Lease) (ticket holdfast.Ticket) {
 	t.Helper()
-	made, err := lease.Detach(t.Context(), time.Minute)
-	expect.OK(t, err)
-	text, err := made.MarshalText()
-	expect.OK(t, err)
+	made := expect.Of(lease.Detach(t.Context(), time.Minute)).OK(t)
+	text := expect.Of(made.MarshalText()).OK(t)
 	expect.OK(t, ticket.UnmarshalText(text))
 	return ticket
 }
@@ -31,8 +29,7 @@ func detach(t testing.TB, lease *holdfast.Lease) (ticket holdfast.Ticket) {
 // adopt adopts a lock, or fails the test.
 func adopt(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, opts ...holdfast.MutexOption) *holdfast.Lease {
 	t.Helper()
-	lease, err := c.Adopt(t.Context(), ticket, opts...)
-	expect.OK(t, err)
+	lease := expect.Of(c.Adopt(t.Context(), ticket, opts...)).OK(t)
 	return lease
 }
 
@@ -141,19 +138,16 @@ func TestWhatCannotBeDetached(t *testing.T) {
 		}); err == nil || err.Error() != "enough" {
 			t.Error(err)
 		}
-		party, err := latch.New(c, "latch", 2).Register(t.Context())
-		expect.OK(t, err)
+		party := expect.Of(latch.New(c, "latch", 2).Register(t.Context())).OK(t)
 		refused("a party of a latch", party.Lease(), time.Minute)
 		_ = party.Leave(t.Context())
-		member, err := barrier.New(c, "barrier", 2).Join(t.Context())
-		expect.OK(t, err)
+		member := expect.Of(barrier.New(c, "barrier", 2).Join(t.Context())).OK(t)
 		refused("a party of a barrier", member.Lease(), time.Minute)
 		_ = member.Leave(t.Context())
 
 		nested := c.Mutex("nested", holdfast.Reentrant())
 		outer := backend.Acquire(t, nested)
-		inner, err := nested.TryAcquire(outer.Context(t.Context()))
-		expect.OK(t, err)
+		inner := expect.Of(nested.TryAcquire(outer.Context(t.Context()))).OK(t)
 		refused("a lease with another within", outer, time.Minute)
 		refused("a lease within another", inner, time.Minute)
 		for _, ttl := range []time.Duration{0, -time.Second, time.Millisecond - 1, 25 * time.Hour} {
@@ -216,8 +210,7 @@ func TestOptionsOfAnAdoption(t *testing.T) {
 			t.Helper()
 			// As short as it can be, so that the options decide.
 			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second), holdfast.Meta("step", "one")))
-			ticket, err := lease.Detach(t.Context(), time.Millisecond)
-			expect.OK(t, err)
+			ticket := expect.Of(lease.Detach(t.Context(), time.Millisecond)).OK(t)
 			return adopt(t, c, ticket, opts...)
 		}
 		heir := carry(holdfast.TTL(time.Minute), holdfast.Identity("heir"), holdfast.Meta("step", "two"))

@@ -34,8 +34,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		var observing sync.Mutex // who waits for a connection uses a timer that go-redis shares with other bubbles
 		// What starts once in a process, here or in go-redis, has started when goroutines are first counted.
 		warm := b.Redis(t)
-		c, err := holdfastgoredis.New(warm, nil)
-		expect.OK(t, err)
+		c := expect.Of(holdfastgoredis.New(warm, nil)).OK(t)
 		backend.Release(t, backend.Acquire(t, c.Mutex("first")))
 		expect.OK(t, errors.Join(c.Close(t.Context()), warm.Close()))
 		before := backend.Goroutines()

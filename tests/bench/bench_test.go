@@ -103,8 +103,7 @@ func TestMemory(t *testing.T) {
 
 // The contestant in Java, in each of its cells.
 func TestRedisson(t *testing.T) {
-	java, err := findJava(t.Context(), t.TempDir())
-	expect.OK(t, err)
+	java := expect.Of(findJava(t.Context(), t.TempDir())).OK(t)
 	if java.missing != "" {
 		t.Skipf("SKIPPED, REDISSON NOT TESTED: %s", java.missing)
 	}
@@ -184,8 +183,7 @@ func TestRatiosAreOfRounds(t *testing.T) {
 
 // The other build is this one, too, behind a script that leaves a trace.
 func TestAgainst(t *testing.T) {
-	self, err := os.Executable()
-	expect.OK(t, err)
+	self := expect.Of(os.Executable()).OK(t)
 	trace, other := filepath.Join(t.TempDir(), "trace"), filepath.Join(t.TempDir(), "other")
 	expect.OK(t, os.WriteFile(other, fmt.Appendf(nil, "#!/bin/sh\necho >>'%s'\nexec '%s' \"$@\"\n", trace, self), 0o700))
 	r, tables, _ := medians(t, "-quick", "-for", "50ms", "-cells", "free", "-only", "holdfast-goredis,bare-goredis", "-against", other)

@@ -111,8 +111,7 @@ func (b *benching) reaches(s *server.Server, part string) {
 func benchKeys(t testing.TB, part string, servers ...*server.Server) (all []string) {
 	t.Helper()
 	for _, s := range servers {
-		reply, err := s.Do("KEYS", "holdfast:{bench:*:"+part+"*")
-		expect.OK(t, err)
+		reply := expect.Of(s.Do("KEYS", "holdfast:{bench:*:"+part+"*")).OK(t)
 		for _, key := range reply.([]any) {
 			all = append(all, fmt.Sprint(key))
 		}

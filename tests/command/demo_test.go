@@ -39,8 +39,7 @@ func TestDemo(t *testing.T) {
 // drawn parses an SVG. It fails the test if the SVG is malformed.
 func drawn(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	expect.OK(t, err)
+	text := expect.Of(os.ReadFile(file)).OK(t)
 	if err := xml.Unmarshal(text, new(struct{ XMLName xml.Name })); err != nil {
 		t.Errorf("%s: %v", filepath.Base(file), err)
 	}

@@ -129,10 +129,8 @@ func (all families) find(name string) (*dto.MetricFamily, map[string]map[string]
 func observed(t *testing.T) (*holdfast.Observer, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	reader, err := exporter.New(exporter.WithRegisterer(registry))
-	expect.OK(t, err)
-	o, err := holdfastotel.New(holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
-	expect.OK(t, err)
+	reader := expect.Of(exporter.New(exporter.WithRegisterer(registry))).OK(t)
+	o := expect.Of(holdfastotel.New(holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))).OK(t)
 	return o, registry
 }
 
@@ -148,8 +146,7 @@ func (all families) addObserved(t *testing.T) {
 		o.Released(ctx, holdfast.LeaseEvent{Held: time.Second})
 	}
 	o.ServerLost(holdfast.ServerEvent{Server: "127.0.0.1:6379"})
-	gathered, err := registry.Gather()
-	expect.OK(t, err)
+	gathered := expect.Of(registry.Gather()).OK(t)
 	for _, family := range gathered {
 		if strings.HasPrefix(family.GetName(), "holdfast_") {
 			all[family.GetName()] = family
@@ -165,8 +162,7 @@ func (all families) addRun(t *testing.T) {
 	if code, _, said := invoke(t, env, "run", "--metrics-file", file, "deploy", "--", "true"); code != 0 {
 		t.Fatal(said)
 	}
-	text, err := os.Open(file)
-	expect.OK(t, err)
+	text := expect.Of(os.Open(file)).OK(t)
 	defer text.Close()
 	all.addText(t, text)
 }
@@ -193,8 +189,7 @@ func (all families) addInspected(t *testing.T) {
 func (all families) addText(t *testing.T, text io.Reader) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	parsed, err := parser.TextToMetricFamilies(text)
-	expect.OK(t, err)
+	parsed := expect.Of(parser.TextToMetricFamilies(text)).OK(t)
 	maps.Copy(all, parsed)
 }
 
@@ -278,9 +273,7 @@ func queries(t *testing.T) map[string]string {
 // deployed returns a file of deploy/, in a way that the go command notices: see uses.
 func deployed(t *testing.T, name string) []byte {
 	t.Helper()
-	here, err := os.Getwd()
-	expect.OK(t, err)
-	text, err := os.ReadFile(here + "/../../deploy/" + name)
-	expect.OK(t, err)
+	here := expect.Of(os.Getwd()).OK(t)
+	text := expect.Of(os.ReadFile(here + "/../../deploy/" + name)).OK(t)
 	return text
 }

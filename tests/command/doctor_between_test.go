@@ -21,8 +21,7 @@ import (
 // accepting serves connections to a local address until the test ends.
 func accepting(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.OK(t, err)
+	l := expect.Of(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {

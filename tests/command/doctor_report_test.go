@@ -178,11 +178,9 @@ func order(t testing.TB, s *server.Server, words ...any) {
 func left(t *testing.T, servers ...*server.Server) (keys []string) {
 	t.Helper()
 	for _, s := range servers {
-		reply, err := s.Do("KEYS", "*")
-		expect.OK(t, err)
+		reply := expect.Of(s.Do("KEYS", "*")).OK(t)
 		for _, key := range reply.([]any) {
-			ttl, err := s.Do("PTTL", key)
-			expect.OK(t, err)
+			ttl := expect.Of(s.Do("PTTL", key)).OK(t)
 			keys = append(keys, fmt.Sprintf("%s for %d ms", key, ttl))
 		}
 		order(t, s, "FLUSHALL")

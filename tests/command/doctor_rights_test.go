@@ -15,8 +15,7 @@ import (
 func documented(t testing.TB, role string) []any {
 	t.Helper()
 	expect.OK(t, inputs.In("../../docs/acl"))
-	text, err := os.ReadFile("../../docs/acl/" + role + ".rules")
-	expect.OK(t, err)
+	text := expect.Of(os.ReadFile("../../docs/acl/" + role + ".rules")).OK(t)
 	var rules []any
 	for line := range strings.Lines(string(text)) {
 		rule, _, _ := strings.Cut(line, "#")

@@ -131,8 +131,7 @@ func TestDoctorOfAFullServer(t *testing.T) {
 // An interrupted examination ends without a report.
 func TestDoctorInterrupted(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.OK(t, err)
+	l := expect.Of(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -159,8 +159,7 @@ func TestDoctorOfOneReplicaAndThreeSentinels(t *testing.T) {
 	long(t)
 	t.Parallel()
 	expect.OK(t, inputs.In("../../docs/guides"))
-	page, err := os.ReadFile("../../docs/guides/cluster-sentinel.md")
-	expect.OK(t, err)
+	page := expect.Of(os.ReadFile("../../docs/guides/cluster-sentinel.md")).OK(t)
 	_, rest, found := strings.Cut(string(page), "```text\n")
 	printed, _, _ := strings.Cut(rest, "```")
 	if !found {

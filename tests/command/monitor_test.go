@@ -66,11 +66,9 @@ func startPrometheus(t *testing.T, bin, rules string, targets map[string]http.Ha
 	}
 	file := filepath.Join(dir, "prometheus.yml")
 	expect.OK(t, os.WriteFile(file, []byte(config), 0o600))
-	port, err := server.ReservePort()
-	expect.OK(t, err)
+	port := expect.Of(server.ReservePort()).OK(t)
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	log, err := os.Create(filepath.Join(dir, "log"))
-	expect.OK(t, err)
+	log := expect.Of(os.Create(filepath.Join(dir, "log"))).OK(t)
 	cmd := exec.Command(filepath.Join(bin, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
 	cmd.Stdout, cmd.Stderr = log, log
 	expect.OK(t, child.Start(cmd))

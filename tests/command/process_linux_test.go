@@ -50,15 +50,13 @@ while :; do now alive; sleep 0.1; done`
 // uptime returns the time since the machine started, which the keeper uses, and which jobs record.
 func uptime(t testing.TB) time.Duration {
 	t.Helper()
-	text, err := os.ReadFile("/proc/uptime")
-	expect.OK(t, err)
+	text := expect.Of(os.ReadFile("/proc/uptime")).OK(t)
 	return seconds(t, strings.Fields(string(text))[0])
 }
 
 func seconds(t testing.TB, text string) time.Duration {
 	t.Helper()
-	d, err := time.ParseDuration(text + "s")
-	expect.OK(t, err)
+	d := expect.Of(time.ParseDuration(text + "s")).OK(t)
 	return d
 }
 
@@ -120,8 +118,7 @@ func launch(t testing.TB, name string, redis interface{ Addr() string }, args ..
 	r := &trial{t: t, name: name, dir: t.TempDir(), ended: make(chan int, 1), done: make(chan struct{})}
 	r.cmd = exec.Command(args[0], args[1:]...)
 	r.cmd.Env = append(os.Environ(), "DIR="+r.dir, "HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
-	stderr, err := os.Create(filepath.Join(r.dir, "stderr"))
-	expect.OK(t, err)
+	stderr := expect.Of(os.Create(filepath.Join(r.dir, "stderr"))).OK(t)
 	defer stderr.Close()
 	r.cmd.Stderr = stderr
 	// It has a process group of its own. If the test is killed, so is holdfast, and its keeper ends the job.
@@ -595,11 +592,9 @@ func (r *trial) clog(name string) *os.File {
 	r.t.Helper()
 	path := filepath.Join(r.dir, name)
 	expect.OK(r.t, unix.Mkfifo(path, 0o600))
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	expect.OK(r.t, err)
+	f := expect.Of(os.OpenFile(path, os.O_RDWR, 0)).OK(r.t)
 	r.t.Cleanup(func() { f.Close() })
-	size, err := unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
-	expect.OK(r.t, err)
+	size := expect.Of(unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())).OK(r.t)
 	expect.OK(r.t, expect.ErrOf(f.Write(bytes.Repeat([]byte{'.'}, size))))
 	return f
 }

@@ -55,8 +55,7 @@ func TestDashboardShowsALoad(t *testing.T) {
 			t.Fatalf("HOLDFAST_TEST_LOAD: %v", err)
 		}
 	}
-	here, err := os.Getwd()
-	expect.OK(t, err)
+	here := expect.Of(os.Getwd()).OK(t)
 	rules := filepath.Join(here, "../../deploy/prometheus-alerts.yml")
 	if said, err := exec.Command(filepath.Join(bin, "promtool"), "check", "rules", rules).CombinedOutput(); err != nil {
 		t.Fatalf("promtool: %v\n%s", err, said)
@@ -68,8 +67,7 @@ func TestDashboardShowsALoad(t *testing.T) {
 	targets := map[string]http.Handler{}
 	first, second := load.client(b, "orders", targets), load.client(b, "bills", targets)
 	lonely := load.client(away, "lonely", targets)
-	handler, err := ui.New(inspect.New(first), nil)
-	expect.OK(t, err)
+	handler := expect.Of(ui.New(inspect.New(first), nil)).OK(t)
 	t.Cleanup(handler.Close)
 	targets["inspector"] = handler
 	files := t.TempDir()
@@ -139,8 +137,7 @@ func TestDashboardShowsALoad(t *testing.T) {
 		}
 	}
 	if *answers != "" {
-		text, err := json.Marshal(map[string]any{"from": began.Unix(), "to": now.Unix(), "answers": all})
-		expect.OK(t, err)
+		text := expect.Of(json.Marshal(map[string]any{"from": began.Unix(), "to": now.Unix(), "answers": all})).OK(t)
 		expect.OK(t, os.WriteFile(*answers, text, 0o644))
 	}
 }

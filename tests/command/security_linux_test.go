@@ -198,8 +198,7 @@ func TestProcessesDoNotCarrySecrets(t *testing.T) {
 	s := server.Start(t, server.One(t), server.Conf("requirepass", password))
 	r := begin(t, credentialed{s, password}, "sleep 1000 & touch $DIR/up; wait", "-v")
 	r.up()
-	value, err := s.Do("GET", "holdfast:{"+t.Name()+"}")
-	expect.OK(t, err)
+	value := expect.Of(s.Do("GET", "holdfast:{"+t.Name()+"}")).OK(t)
 	token := strings.Split(fmt.Sprint(value), ":")[1]
 	if len(token) != 22 {
 		t.Fatalf("the token is %q", token)

@@ -39,8 +39,7 @@ func openTerminal(t testing.TB, redis *server.Server) *terminal {
 	cmd.Env = append(os.Environ(), "PS1=$ ", "TERM=dumb", "HISTFILE=",
 		"HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
 	cmd.Dir = t.TempDir()
-	f, err := pty.Start(cmd)
-	expect.OK(t, err)
+	f := expect.Of(pty.Start(cmd)).OK(t)
 	term := &terminal{t: t, dir: cmd.Dir, file: f}
 	read := make(chan struct{})
 	go func() {

@@ -100,10 +100,8 @@ func TestServerDiesUnderAJob(t *testing.T) {
 			cmd := command(t.Context(), []string{"HOLDFAST_REDIS=redis://" + s.Addr()}, args...)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
-			in, err := cmd.StdinPipe()
-			expect.OK(t, err)
-			out, err := cmd.StdoutPipe()
-			expect.OK(t, err)
+			in := expect.Of(cmd.StdinPipe()).OK(t)
+			out := expect.Of(cmd.StdoutPipe()).OK(t)
 			expect.OK(t, cmd.Start())
 			expect.Err(t, "it did not begin", expect.ErrOf(bufio.NewReader(out).ReadString('\n')), nil)
 			s.Stop()
@@ -127,8 +125,7 @@ func TestWaitOutlastsAnOutage(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	s.Stop()
 	cmd := command(t.Context(), []string{"HOLDFAST_REDIS=redis://" + s.Addr()}, "run", "--wait", "10m", "job", "--", "echo", "ran")
-	said, err := cmd.StderrPipe()
-	expect.OK(t, err)
+	said := expect.Of(cmd.StderrPipe()).OK(t)
 	var out strings.Builder
 	cmd.Stdout = &out
 	expect.OK(t, cmd.Start())

@@ -123,8 +123,7 @@ func (ld *load) awaitGrant(after time.Time) time.Time {
 func (ld *load) judge() (overlaps []history.Violation) {
 	ld.t.Helper()
 	ld.end()
-	events, err := ld.recorder.Events()
-	expect.OK(ld.t, err)
+	events := expect.Of(ld.recorder.Events()).OK(ld.t)
 	for _, v := range history.Check(events) {
 		if v.Rule == history.Exclusion {
 			overlaps = append(overlaps, v)
@@ -170,8 +169,7 @@ func TestEvictionUnderLoad(t *testing.T) {
 				ld.awaitGrant(time.Now())
 				overlaps := 0
 				ld.end()
-				events, err := ld.recorder.Events()
-				expect.OK(t, err)
+				events := expect.Of(ld.recorder.Events()).OK(t)
 				for _, v := range history.Check(events) {
 					// If two clients were granted the lock at about the same time, the first may have been told
 					// last.

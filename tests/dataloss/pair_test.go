@@ -106,8 +106,7 @@ func (p *pair) client(cfg *holdfast.Config) *holdfast.Client {
 		return new(net.Dialer).DialContext(ctx, "tcp", p.servers[p.master.Load()].Addr())
 	}})
 	p.t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfastgoredis.New(rdb, cfg)
-	expect.OK(p.t, err)
+	c := expect.Of(holdfastgoredis.New(rdb, cfg)).OK(p.t)
 	backend.CloseWith(p.t, c)
 	return c
 }

@@ -34,10 +34,8 @@ func TestStrictHoldsForParties(t *testing.T) {
 		theLatch, theBarrier := latch.New(holder, "l", 3), barrier.New(holder, "b", 2)
 		l.before()
 		expect.OK(t, theLatch.CountDown(t.Context()))
-		counts, err := theLatch.Register(t.Context())
-		expect.OK(t, err)
-		meets, err := theBarrier.Join(t.Context())
-		expect.OK(t, err)
+		counts := expect.Of(theLatch.Register(t.Context())).OK(t)
+		meets := expect.Of(theBarrier.Join(t.Context())).OK(t)
 		// From now on the server has the script: a request for a missing script would be in its slow log, too.
 		expect.OK(t, expect.ErrOf(theLatch.Count(t.Context())))
 		do(t, l.master, "SLOWLOG", "RESET")
@@ -66,8 +64,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 		if n, err := late.Count(t.Context()); err != nil || n != 2 {
 			t.Errorf("%d are left of the 3 of the count that begins after the loss; %v", n, err)
 		}
-		next, err := barrier.New(other, "b", 2).Join(t.Context())
-		expect.OK(t, err)
+		next := expect.Of(barrier.New(other, "b", 2).Join(t.Context())).OK(t)
 		grantedAfter(t, "the barrier", next.Lease().Fence(), losing)
 		if meets.Lease().Err() == nil || counts.Lease().Err() == nil {
 			t.Errorf("earlier parties: %v, %v", meets.Lease().Err(), counts.Lease().Err())
@@ -145,8 +142,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 
 		// The changes that were not confirmed exist nevertheless, once each.
 		backend.Eventually(t, "the replica has it", func() bool { return do(t, replica, "HGET", "holdfast:{l}", "count") == "7" })
-		other, err := barrier.New(c, "b", 2, confirmed).Join(t.Context())
-		expect.OK(t, err)
+		other := expect.Of(barrier.New(c, "b", 2, confirmed).Join(t.Context())).OK(t)
 		passed := make(chan uint64, 2)
 		for _, party := range []*barrier.Party{arrives, other} {
 			go func() {
@@ -168,8 +164,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 // detach detaches a lease, or fails the test.
 func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
 	t.Helper()
-	ticket, err := lease.Detach(t.Context(), ttl)
-	expect.OK(t, err)
+	ticket := expect.Of(lease.Detach(t.Context(), ttl)).OK(t)
 	return ticket
 }
 
@@ -181,8 +176,7 @@ func TestTicketsOutliveAQuarantine(t *testing.T) {
 		c, other := b.Client(t, strict(time.Hour)), b.Client(t, strict(time.Hour))
 		initialise(t, c)
 		first := detach(t, backend.Acquire(t, c.Mutex("a")), 30*time.Minute)
-		lease, err := other.Adopt(t.Context(), first)
-		expect.OK(t, err)
+		lease := expect.Of(other.Adopt(t.Context(), first)).OK(t)
 		ticket, held := detach(t, lease, 30*time.Minute), backend.Acquire(t, c.Mutex("b"))
 
 		do(t, b.Server, "DEL", mark)
@@ -228,8 +222,7 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 		if left, is := do(t, replica, "PTTL", "holdfast:{a}").(int64); !is || left < (50*time.Minute).Milliseconds() {
 			t.Errorf("the replica keeps the ticket's lock for %d ms", left)
 		}
-		heir, err := c.Adopt(t.Context(), ticket)
-		expect.OK(t, err)
+		heir := expect.Of(c.Adopt(t.Context(), ticket)).OK(t)
 		if text := fmt.Sprint(do(t, replica, "GET", "holdfast:{a}")); !strings.Contains(text, fmt.Sprint(heir.Fence())) {
 			t.Errorf("the replica has %q; the adopted lease's fence is %d", text, heir.Fence())
 		}
@@ -268,8 +261,7 @@ func TestStrictTicketsAreNotUsedTwice(t *testing.T) {
 		initialise(t, c)
 		ticket := detach(t, backend.Acquire(t, c.Mutex("a")), longest)
 		copyAOF(t, s)
-		heir, err := c.Adopt(t.Context(), ticket, holdfast.NoRenew())
-		expect.OK(t, err)
+		heir := expect.Of(c.Adopt(t.Context(), ticket, holdfast.NoRenew())).OK(t)
 		over := heir.Deadline()
 		s.Kill()
 		restoreAOF(t, s)

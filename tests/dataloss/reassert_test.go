@@ -234,8 +234,7 @@ func TestAHolderWhoseFenceLedTheClock(t *testing.T) {
 		lose := func() { rdb.FlushAll(t.Context()) }
 		for _, lead := range []time.Duration{900 * time.Millisecond, time.Hour} {
 			for _, with := range []func(*testing.T, func() *holdfast.Client, func()){between, alone} {
-				now, err := rdb.Time(t.Context()).Result()
-				expect.OK(t, err)
+				now := expect.Of(rdb.Time(t.Context()).Result()).OK(t)
 				backend.SetCounter(t, rdb, "holdfast:fences", now.Add(lead).UnixMicro())
 				with(t, clients, lose)
 				lose()

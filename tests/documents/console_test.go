@@ -99,8 +99,7 @@ func TestBlocksRunWithChanges(t *testing.T) {
 	for name, text := range stubs {
 		write(t, filepath.Join(programs, name), "#!/bin/sh\n"+text+"\n")
 	}
-	checkout, err := filepath.Abs(root)
-	expect.OK(t, err)
+	checkout := expect.Of(filepath.Abs(root)).OK(t)
 	all, program := pages(t), readmesProgram(t)
 	for _, a := range attempts {
 		t.Run(a.page+"/"+a.begins, func(t *testing.T) {
@@ -147,8 +146,7 @@ func TestLongCommandsExist(t *testing.T) {
 	expect.OK(t, uses())
 	all := sources(t, `\.go(\.txt)?$`, true)
 	target := regexp.MustCompile(`(?m)^([a-z-]+):.*## `)
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	expect.OK(t, err)
+	makefile := expect.Of(os.ReadFile(filepath.Join(root, "Makefile"))).OK(t)
 	targets := map[string]bool{}
 	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
 		targets[m[1]] = true

@@ -75,8 +75,7 @@ func (p page) name() string {
 
 func testdata(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name))
-	expect.OK(t, err)
+	text := expect.Of(os.ReadFile(filepath.Join("testdata", name))).OK(t)
 	return string(text)
 }
 
@@ -90,8 +89,7 @@ func TestReadmesProgramRuns(t *testing.T) {
 	if !strings.Contains(body, addr) {
 		t.Fatalf("it does not name the server:\n%s", body)
 	}
-	file, err := filepath.Abs(filepath.Join("virtual", "program", "main.go"))
-	expect.OK(t, err)
+	file := expect.Of(filepath.Abs(filepath.Join("virtual", "program", "main.go"))).OK(t)
 	body = strings.Replace(body, addr, fmt.Sprintf("%q", server.Start(t, server.One(t)).Addr()), 1)
 	goCommand(t, ".", map[string]string{file: body}, "run", "./virtual/program")
 }
@@ -116,8 +114,7 @@ func goCommand(t *testing.T, folder string, files map[string]string, args ...str
 		expect.OK(t, os.WriteFile(other, []byte(text), 0o600))
 		replace[name] = other
 	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	expect.OK(t, err)
+	list := expect.Of(json.Marshal(map[string]any{"Replace": replace})).OK(t)
 	overlay := filepath.Join(t.TempDir(), "overlay.json")
 	expect.OK(t, os.WriteFile(overlay, list, 0o600))
 	args = append([]string{args[0], "-overlay", overlay}, args[1:]...)
@@ -287,8 +284,7 @@ func TestPromisesHaveTests(t *testing.T) {
 	})
 	expect.OK(t, err)
 	for file, least := range map[string]int{"GUARANTEES.md": 100, "faults.md": 200} {
-		text, err := os.ReadFile(filepath.Join(root, "docs", file))
-		expect.OK(t, err)
+		text := expect.Of(os.ReadFile(filepath.Join(root, "docs", file))).OK(t)
 		named := regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(string(text), -1)
 		if len(named) < least {
 			t.Errorf("%s names only %d tests", file, len(named))
@@ -313,8 +309,7 @@ var codeSpan = regexp.MustCompile("`([^`]+)`")
 
 // What trouble.md says that people see, in the first cells of its tables, is what the code says.
 func TestTroubleQuotesTheCode(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "guides", "trouble.md"))
-	expect.OK(t, err)
+	text := expect.Of(os.ReadFile(filepath.Join(root, "docs", "guides", "trouble.md"))).OK(t)
 	code := sources(t, `^((fence|internal|cmd/holdfast/internal)/.+|[^/]+)\.go$`, false)
 	quotes := 0
 	for line := range strings.Lines(string(text)) {
@@ -369,8 +364,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 // hasAnchor reports whether a document has a heading whose anchor, as GitHub makes it, is that one.
 func hasAnchor(t *testing.T, path, anchor string) bool {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	expect.OK(t, err)
+	text := expect.Of(os.ReadFile(path)).OK(t)
 	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
 		made := strings.Map(func(r rune) rune {
 			switch {

@@ -47,8 +47,7 @@ func (m module) run(t *testing.T) {
 	files := map[string]string{}
 	imports, calls := strings.Builder{}, strings.Builder{}
 	add := func(name, file, text string) {
-		folder, err := filepath.Abs(filepath.Join(m.folder, "virtual", name))
-		expect.OK(t, err)
+		folder := expect.Of(filepath.Abs(filepath.Join(m.folder, "virtual", name))).OK(t)
 		files[filepath.Join(folder, file)] = text
 	}
 	n := 0
@@ -58,8 +57,7 @@ func (m module) run(t *testing.T) {
 		}
 		n++
 		name := p.name()
-		file, err := filepath.Abs(filepath.Join("testdata", name+".go.txt"))
-		expect.OK(t, err)
+		file := expect.Of(filepath.Abs(filepath.Join("testdata", name+".go.txt"))).OK(t)
 		checks := testdata(t, name+".go.txt")
 		if pretty, err := format.Source([]byte(checks)); err != nil || string(pretty) != checks {
 			t.Errorf("%s is not as gofmt has it: %v", file, err)
@@ -167,8 +165,7 @@ func (p page) counted(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", p.path, err, out)
 	}
-	file, err := filepath.Abs(filepath.Join(root, p.path))
-	expect.OK(t, err)
+	file := expect.Of(filepath.Abs(filepath.Join(root, p.path))).OK(t)
 	return strings.Replace(string(out), in, file, 1) // the line directive
 }
 

@@ -24,8 +24,7 @@ type step struct{ shell, prints string }
 // byHand returns the blocks of that section of docs/scripts/README.md.
 func byHand(t *testing.T, docs string) (steps []step) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(docs, "scripts", "README.md"))
-	expect.OK(t, err)
+	text := expect.Of(os.ReadFile(filepath.Join(docs, "scripts", "README.md"))).OK(t)
 	_, section, _ := strings.Cut(string(text), "\n## By hand\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, block := range regexp.MustCompile("(?s)\n```(\\w+)\n(.*?)```\n").FindAllStringSubmatch(section, -1) {
@@ -47,8 +46,7 @@ func byHand(t *testing.T, docs string) (steps []step) {
 // The commands in docs/scripts/README.md under "By hand" work if they are pasted into bash, and print what the
 // document shows.
 func TestByHandWorksAsItIsPasted(t *testing.T) {
-	docs, err := filepath.Abs(filepath.Join("..", "..", "docs"))
-	expect.OK(t, err)
+	docs := expect.Of(filepath.Abs(filepath.Join("..", "..", "docs"))).OK(t)
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skipf("SKIPPED, BY HAND IS NOT TESTED: %v", err)

@@ -63,10 +63,8 @@ func main() {
 `
 
 func TestExamplesRun(t *testing.T) {
-	folder, err := filepath.Abs(".")
-	expect.OK(t, err)
-	source, err := os.ReadFile(filepath.Join(folder, "..", "..", "example_test.go"))
-	expect.OK(t, err)
+	folder := expect.Of(filepath.Abs(".")).OK(t)
+	source := expect.Of(os.ReadFile(filepath.Join(folder, "..", "..", "example_test.go"))).OK(t)
 	const clause = "package holdfast_test\n"
 	if !strings.HasPrefix(string(source), clause) {
 		t.Fatalf("the examples do not begin with %q", clause)
@@ -90,8 +88,7 @@ func TestExamplesRun(t *testing.T) {
 		expect.OK(t, os.WriteFile(other, []byte(text), 0o600))
 		replace[filepath.Join(folder, "program", name)] = other
 	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	expect.OK(t, err)
+	list := expect.Of(json.Marshal(map[string]any{"Replace": replace})).OK(t)
 	overlay := filepath.Join(t.TempDir(), "overlay.json")
 	expect.OK(t, os.WriteFile(overlay, list, 0o600))
 

@@ -39,8 +39,7 @@ func orders(t *testing.T, name string) (dsn string, db *sql.DB) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	schema, err := os.ReadFile(filepath.Join("..", "..", "examples", "invoices", "schema.sql"))
-	expect.OK(t, err)
+	schema := expect.Of(os.ReadFile(filepath.Join("..", "..", "examples", "invoices", "schema.sql"))).OK(t)
 	expect.OK(t, expect.ErrOf(db.ExecContext(t.Context(), string(schema))))
 	return dsn, db
 }
@@ -94,8 +93,7 @@ func TestALateInvoiceIsRefused(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	dsn, db := orders(t, "late")
 	// Workers cannot read orders until the transaction ends.
-	tx, err := db.BeginTx(t.Context(), nil)
-	expect.OK(t, err)
+	tx := expect.Of(db.BeginTx(t.Context(), nil)).OK(t)
 	defer func() { _ = tx.Rollback() }() // no effect after Commit
 	expect.OK(t, expect.ErrOf(tx.ExecContext(t.Context(), `LOCK TABLE orders IN ACCESS EXCLUSIVE MODE`)))
 	worker := start(t, "invoices", "-addr", s.Addr(), "-db", dsn, "-print", "1ms")

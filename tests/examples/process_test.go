@@ -31,8 +31,7 @@ type process struct {
 // start starts a program of examples/. It ends with the test, whose log gets its log if the test fails.
 func start(t *testing.T, program string, args ...string) *process {
 	t.Helper()
-	dir, err := folder()
-	expect.OK(t, err)
+	dir := expect.Of(folder()).OK(t)
 	p := &process{t: t, cmd: exec.Command(filepath.Join(dir, program), args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	expect.OK(t, child.Start(p.cmd))

@@ -167,8 +167,7 @@ func TestServersClockJumpsBack(t *testing.T) {
 		alive := backend.Acquire(t, b.Client(t, nil).Mutex("alive", holdfast.TTL(ttl)))
 		p := proxy.New(t, b.Server.Addr())
 		crashed := backend.Acquire(t, through(t, p, holdfast.Config{}).Mutex("a", holdfast.TTL(ttl)))
-		seen, err := backend.HolderOf(t.Context(), b.Client(t, nil).Mutex("a"))
-		expect.OK(t, err)
+		seen := expect.Of(backend.HolderOf(t.Context(), b.Client(t, nil).Mutex("a"))).OK(t)
 		next := backend.Start(t, b.Client(t, nil).Mutex("a"))
 		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 		handed := backend.Acquire(t, b.Client(t, nil).Mutex("handed"))
@@ -324,10 +323,8 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 				if !strings.Contains(key, name) {
 					continue
 				}
-				value, err := rdb.Dump(t.Context(), key).Result()
-				expect.OK(t, err)
-				left, err := rdb.PTTL(t.Context(), key).Result()
-				expect.OK(t, err)
+				value := expect.Of(rdb.Dump(t.Context(), key).Result()).OK(t)
+				left := expect.Of(rdb.PTTL(t.Context(), key).Result()).OK(t)
 				all = append(all, kept{key, value, max(left, 0)})
 			}
 			if len(all) == 0 {

@@ -246,8 +246,7 @@ func running(s script.Script, name string) proxy.Match {
 func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
 	t.Helper()
 	deadline := lease.Deadline()
-	pttl, err := rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Result()
-	expect.OK(t, err)
+	pttl := expect.Of(rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Result()).OK(t)
 	notPast(t, lease, deadline, pttl)
 }
 
@@ -366,8 +365,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		expect.OK(t, rdb.ScriptLoad(t.Context(), breaks.Source).Err())
 		trap := p.LoseReply(proxy.Containing(breaks.SHA1), after)
 		in := inspect.New(c)
-		seen, err := backend.HolderOf(t.Context(), w.lock(c))
-		expect.OK(t, err)
+		seen := expect.Of(backend.HolderOf(t.Context(), w.lock(c))).OK(t)
 		broken, err := in.Break(t.Context(), seen, t.Name())
 		if lost := trap.Reply(t); !strings.Contains(lost, "broken ") || err != nil {
 			t.Fatalf("the lost reply was %q; Break: %v", lost, err)
@@ -498,8 +496,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		held := p.Hold(w.releasing("a"), proxy.Cut)
 		backend.Release(t, backend.Acquire(t, w.lock(c)))
 		next := backend.Acquire(t, w.lock(c))
-		before, err := backend.HolderOf(t.Context(), w.lock(c))
-		expect.OK(t, err)
+		before := expect.Of(backend.HolderOf(t.Context(), w.lock(c))).OK(t)
 		if reply := held.Forward(t); !w.refused(reply, "gone") {
 			t.Errorf("the late copy is answered %q", reply)
 		}

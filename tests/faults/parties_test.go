@@ -89,8 +89,7 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	c, other := through(t, p, patient), b.Client(t, nil)
 	l, seen := latch.New(c, "a", 2, holdfast.TTL(time.Minute)), latch.New(other, "a", 2)
 	join := func() *latch.Party {
-		party, err := l.Register(t.Context())
-		expect.OK(t, err)
+		party := expect.Of(l.Register(t.Context())).OK(t)
 		return party
 	}
 	if err := join().CountDown(t.Context()); err != nil { // the server has the scripts from now on
@@ -144,8 +143,7 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 
 func join(t *testing.T, b *barrier.Barrier) *barrier.Party {
 	t.Helper()
-	party, err := b.Join(t.Context())
-	expect.OK(t, err)
+	party := expect.Of(b.Join(t.Context())).OK(t)
 	return party
 }
 

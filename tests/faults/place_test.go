@@ -91,18 +91,15 @@ func (b *place) Cleaned(t *testing.T) {
 func buried(t *testing.T, rdb *redis.Client, keys []string) (rest time.Duration, ok bool) {
 	t.Helper()
 	for _, key := range keys {
-		kind, err := rdb.Type(t.Context(), key).Result()
-		expect.OK(t, err)
+		kind := expect.Of(rdb.Type(t.Context(), key).Result()).OK(t)
 		if kind == "none" { // it has just ended
 			continue
 		}
 		if kind != "zset" {
 			return 0, false
 		}
-		waiting, err := rdb.ZCount(t.Context(), key, "0", "+inf").Result()
-		expect.OK(t, err)
-		left, err := rdb.PTTL(t.Context(), key).Result()
-		expect.OK(t, err)
+		waiting := expect.Of(rdb.ZCount(t.Context(), key, "0", "+inf").Result()).OK(t)
+		left := expect.Of(rdb.PTTL(t.Context(), key).Result()).OK(t)
 		if waiting > 0 || left == -1 {
 			return 0, false
 		}

@@ -92,8 +92,7 @@ func TestRenewalsInASlotOnTheMove(t *testing.T) {
 	nodes := server.StartCluster(t, server.One(t), 2)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second})
-	expect.OK(t, err)
+	c := expect.Of(holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second})).OK(t)
 	backend.CloseWith(t, c)
 	const key = "holdfast:{a}"
 	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(9*time.Second)))

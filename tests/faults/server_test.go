@@ -97,8 +97,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		backend.Eventually(t, "renewals go on", func() bool { return lease.Deadline().After(first) })
 		backend.Release(t, lease)
-		reader, err := c.RWMutex("rw").Downgrade(t.Context(), writer)
-		expect.OK(t, err)
+		reader := expect.Of(c.RWMutex("rw").Downgrade(t.Context(), writer)).OK(t)
 		backend.Release(t, reader)
 		// In the middle of a hand-over. The release is done in any case.
 		backend.Release(t, waiting)
@@ -153,8 +152,7 @@ func TestBusyScript(t *testing.T) {
 		cfg := holdfast.Config{CommandTimeout: time.Minute, RetryTimeout: 600 * time.Millisecond}
 		c := b.Client(t, &cfg)
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
-		conn, err := b.Server.Dial()
-		expect.OK(t, err)
+		conn := expect.Of(b.Server.Dial()).OK(t)
 		defer conn.Close()
 		expect.OK(t, conn.Send("EVAL", "while true do end", 0))
 		backend.Eventually(t, "the server is busy", func() bool {
@@ -239,8 +237,7 @@ func TestRefusals(t *testing.T) {
 			do(t, s, "EVAL", "for n = 1, 8000 do redis.call('SET', 'k' .. n, string.rep('x', 1000)) end", 0)
 			// The server reloads, at 10 ms a key, and answers after each key: that takes longer than the test.
 			do(t, s, "CONFIG", "SET", "key-load-delay", "10000", "loading-process-events-interval-bytes", "1024")
-			conn, err := s.Dial()
-			expect.OK(t, err)
+			conn := expect.Of(s.Dial()).OK(t)
 			t.Cleanup(func() { _ = conn.Close() })
 			expect.OK(t, conn.Send("DEBUG", "RELOAD"))
 			backend.Eventually(t, "the server is loading", func() bool {
@@ -329,8 +326,7 @@ func TestExhaustedPool(t *testing.T) {
 	t.Parallel()
 	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t, func(o *redis.Options) { o.PoolSize, o.ReadTimeout = 1, 2*time.Minute })
-		c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second, ViaClient: b.ViaClient})
-		expect.OK(t, err)
+		c := expect.Of(holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second, ViaClient: b.ViaClient})).OK(t)
 		backend.CloseWith(t, c)
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(9*time.Second)))
 		blocked, free := context.WithCancel(t.Context())

@@ -20,8 +20,7 @@ type change = func(context.Context, *holdfast.Lease) (*holdfast.Lease, error)
 // changed changes the mode of a lease.
 func changed(t *testing.T, by change, lease *holdfast.Lease) *holdfast.Lease {
 	t.Helper()
-	next, err := by(t.Context(), lease)
-	expect.OK(t, err)
+	next := expect.Of(by(t.Context(), lease)).OK(t)
 	return next
 }
 

@@ -72,8 +72,7 @@ func openSQLite(t *testing.T, patience time.Duration) *database {
 
 func prepare(t *testing.T, d *database, driver, dsn string) *database {
 	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	expect.OK(t, err)
+	db := expect.Of(sql.Open(driver, dsn)).OK(t)
 	t.Cleanup(func() { _ = db.Close() })
 	for _, statement := range schema {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
@@ -97,8 +96,7 @@ func (d *database) ledger() *fence.Table { return &fence.Table{Name: "ledger", P
 // begin begins a transaction that is rolled back with the test at the latest.
 func (d *database) begin(t *testing.T) *sql.Tx {
 	t.Helper()
-	tx, err := d.BeginTx(context.Background(), nil)
-	expect.OK(t, err)
+	tx := expect.Of(d.BeginTx(context.Background(), nil)).OK(t)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
 }

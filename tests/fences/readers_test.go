@@ -82,8 +82,7 @@ func TestReadersDoNotShutEachOtherOut(t *testing.T) {
 		for name, enter := range into {
 			expect.Err(t, name+": the writer", enter(writer), nil)
 		}
-		first, err := here.Downgrade(t.Context(), writer)
-		expect.OK(t, err)
+		first := expect.Of(here.Downgrade(t.Context(), writer)).OK(t)
 		second := backend.Acquire(t, there.Reader())
 		if first.Fence() != second.Fence() || first.Identity() == second.Identity() {
 			t.Fatalf("readers have the fences %d and %d, and the owners %q and %q", first.Fence(), second.Fence(), first.Identity(), second.Identity())

@@ -137,8 +137,7 @@ func TestTheGuardStandsByItself(t *testing.T) {
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
-		mark, err := r.MarkKey("list")
-		expect.OK(t, err)
+		mark := expect.Of(r.MarkKey("list")).OK(t)
 		push := redis.NewScript(fence.Lua + "return redis.call('RPUSH', KEYS[1], unpack(ARGV))")
 		n, err := push.Run(ctx, rdb, []string{"list", mark}, "x", "y", 5, "a", "alone", 0).Int()
 		if n != 2 || err != nil {
@@ -170,8 +169,7 @@ func TestMarksLiveAsLongAsTheyAreWanted(t *testing.T) {
 		forever := fence.NewRedis(d, nil)
 		hour := fence.NewRedis(d, &fence.RedisConfig{MarkTTL: time.Hour})
 		day := fence.NewRedis(d, &fence.RedisConfig{MarkTTL: 24 * time.Hour})
-		key, err := hour.MarkKey("r")
-		expect.OK(t, err)
+		key := expect.Of(hour.MarkKey("r")).OK(t)
 		for i, step := range []struct {
 			guard *fence.Redis
 			want  time.Duration
@@ -194,8 +192,7 @@ func TestWhatIsNoMarkIsRefused(t *testing.T) {
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
-		key, err := r.MarkKey("r")
-		expect.OK(t, err)
+		key := expect.Of(r.MarkKey("r")).OK(t)
 		for _, text := range []string{"", "1", "1 ", "0 a", "01 a", "-1 a", " 1 a", "x a", "1\ta", "99999999999999999999 a"} {
 			rdb.Set(ctx, key, text, 0)
 			if err := r.Set(ctx, by("a", 5), "r", "x", 0); !errors.Is(err, fence.ErrBadMark) {

@@ -252,8 +252,7 @@ func (on *table) listening(t *testing.T) (heard int64) {
 	t.Helper()
 	for _, node := range on.nodes {
 		for _, count := range []string{"NUMSUB", "SHARDNUMSUB"} {
-			reply, err := node.Do("PUBSUB", count, channel)
-			expect.OK(t, err)
+			reply := expect.Of(node.Do("PUBSUB", count, channel)).OK(t)
 			heard += reply.([]any)[1].(int64)
 		}
 	}

@@ -34,8 +34,7 @@ func TestAClientWrittenFromTheProtocol(t *testing.T) {
 	t.Parallel()
 	program := slices.Clone(setUp(t, "python"))
 	program[len(program)-1] = "python/protocol.py"
-	scripts, err := filepath.Abs("../../docs/scripts")
-	expect.OK(t, err)
+	scripts := expect.Of(filepath.Abs("../../docs/scripts")).OK(t)
 	for _, bin := range binaries(t) {
 		s := server.Start(t, bin)
 		for name, f := range map[string]func(t *testing.T, p *peer){"weighs": weighs, "asserts-again": assertsAgain, "carries": carries} {
@@ -77,8 +76,7 @@ func carries(t *testing.T, p *peer) {
 	waits := backend.Start(t, p.client(t).Mutex(p.name))
 	backend.Waiters(t, l, 1)
 	for range 2 {
-		ticket, err := lease.Detach(t.Context(), time.Minute)
-		expect.OK(t, err)
+		ticket := expect.Of(lease.Detach(t.Context(), time.Minute)).OK(t)
 		text, err := ticket.MarshalText()
 		expect.OK(t, err)
 		p.send(t, fmt.Sprintf("adopt %s 300000", text))

@@ -88,10 +88,8 @@ func run(t *testing.T, command []string, env ...string) *rival {
 	r := &rival{cmd: exec.Command(command[0], command[1:]...), command: command, lines: make(chan string, 1<<16), said: &bytes.Buffer{}}
 	r.cmd.Env = append(os.Environ(), env...)
 	r.cmd.Stderr = r.said
-	in, err := r.cmd.StdinPipe()
-	expect.OK(t, err)
-	out, err := r.cmd.StdoutPipe()
-	expect.OK(t, err)
+	in := expect.Of(r.cmd.StdinPipe()).OK(t)
+	out := expect.Of(r.cmd.StdoutPipe()).OK(t)
 	expect.OK(t, child.Start(r.cmd))
 	r.in = in
 	go func() {
@@ -202,8 +200,7 @@ func (r *rival) turns(t *testing.T, last time.Duration) []history.Event {
 
 func number(t *testing.T, digits string) int64 {
 	t.Helper()
-	n, err := strconv.ParseInt(digits, 10, 64)
-	expect.OK(t, err)
+	n := expect.Of(strconv.ParseInt(digits, 10, 64)).OK(t)
 	return n
 }
 

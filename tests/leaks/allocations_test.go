@@ -38,8 +38,7 @@ func TestALoneCycleAllocatesLittle(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				c, err := connect(t)
-				expect.OK(t, err)
+				c := expect.Of(connect(t)).OK(t)
 				backend.CloseWith(t, c)
 				l := c.Mutex("a")
 				ctx, cancel := context.WithCancel(t.Context())

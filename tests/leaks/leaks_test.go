@@ -43,8 +43,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 		before := look(t, u.observer)
 
 		rdb := redis.NewClient(options(b))
-		lasting, err := holdfastgoredis.New(rdb, &patient)
-		expect.OK(t, err)
+		lasting := expect.Of(holdfastgoredis.New(rdb, &patient)).OK(t)
 		u.lasting = lasting
 		u.rounds(t, cycles/5) // so that everything that is made only once exists
 		warm := look(t, u.observer)
@@ -124,8 +123,7 @@ func look(t *testing.T, observer *redis.Client) picture {
 
 func connections(t *testing.T, observer *redis.Client) int {
 	t.Helper()
-	list, err := observer.ClientList(t.Context()).Result()
-	expect.OK(t, err)
+	list := expect.Of(observer.ClientList(t.Context()).Result()).OK(t)
 	return strings.Count(list, "\n")
 }
 
@@ -146,8 +144,7 @@ func (u *use) rounds(t *testing.T, cycles int) {
 	t.Helper()
 	for end := u.cycles.Load() + int64(cycles); u.cycles.Load() < end && !t.Failed(); {
 		rdb := redis.NewClient(options(u.b))
-		passing, err := holdfastgoredis.New(rdb, &patient)
-		expect.OK(t, err)
+		passing := expect.Of(holdfastgoredis.New(rdb, &patient)).OK(t)
 		u.clients++
 		var wg sync.WaitGroup
 		for g := range 16 {
@@ -182,8 +179,7 @@ func (u *use) rounds(t *testing.T, cycles int) {
 // waiters that ends within 9 s, when no request that was given up can arrive any more.
 func (u *use) onlyTombstones(t *testing.T) bool {
 	t.Helper()
-	keys, err := u.observer.Keys(t.Context(), "*").Result()
-	expect.OK(t, err)
+	keys := expect.Of(u.observer.Keys(t.Context(), "*").Result()).OK(t)
 	for _, key := range keys {
 		if key == "holdfast:fences" {
 			continue

@@ -42,8 +42,7 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 	for _, m := range All {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
-			edited, err := overlay.Files(m.Edits...)
-			expect.OK(t, err)
+			edited := expect.Of(overlay.Files(m.Edits...)).OK(t)
 			for name, source := range scripts.with(edited).assembled(t) {
 				if source == sound[name] {
 					continue
@@ -128,18 +127,15 @@ func TestEveryPlaceHasItsMutant(t *testing.T) {
 func places(t *testing.T) map[string]string {
 	t.Helper()
 	expect.OK(t, inputs.In("../.."))
-	places, err := overlay.Places()
-	expect.OK(t, err)
+	places := expect.Of(overlay.Places()).OK(t)
 	return places
 }
 
 func declares(t *testing.T, folder, test string) bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	expect.OK(t, err)
+	files := expect.Of(filepath.Glob(filepath.Join(folder, "*_test.go"))).OK(t)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		expect.OK(t, err)
+		text := expect.Of(os.ReadFile(file)).OK(t)
 		if strings.Contains(string(text), "\nfunc "+test+"(t *testing.T)") {
 			return true
 		}
@@ -160,8 +156,7 @@ func readScripts(t *testing.T) scripts {
 	}
 	s := scripts{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		expect.OK(t, err)
+		text := expect.Of(os.ReadFile(file)).OK(t)
 		s[strings.TrimPrefix(filepath.ToSlash(file), "../../")] = string(text)
 	}
 	return s
@@ -185,8 +180,7 @@ func (s scripts) assembled(t *testing.T) map[string]string {
 	for file, text := range s {
 		tree[strings.TrimPrefix(file, scriptFolder)] = &fstest.MapFile{Data: []byte(text)}
 	}
-	sources, err := script.Assemble(tree)
-	expect.OK(t, err)
+	sources := expect.Of(script.Assemble(tree)).OK(t)
 	return sources
 }
 
@@ -303,8 +297,7 @@ func TestTheCheckerRefusesWhatDoesNotCompile(t *testing.T) {
 	for _, file := range []string{
 		"internal/pipe/line.go", "holdfastgoredis/driver.go", "holdfastrueidis/driver.go", "holdfastvalkey/driver.go",
 	} {
-		text, err := os.ReadFile(filepath.Join("../..", file))
-		expect.OK(t, err)
+		text := expect.Of(os.ReadFile(filepath.Join("../..", file))).OK(t)
 		for name, more := range map[string]string{
 			"nothing wrong":   "",
 			"an unknown name": "\nfunc extra() { undeclared() }\n",

@@ -107,8 +107,7 @@ func (c *crowd) kill(i int) { _ = c.members[i].Process.Kill() }
 // queue returns the members in the server's queue, in order.
 func (c *crowd) queue(t *testing.T, b *backend.Backend) (order []int) {
 	t.Helper()
-	reply, err := b.Server.Do("ZRANGEBYSCORE", "holdfast:{a}:q", 0, "+inf")
-	expect.OK(t, err)
+	reply := expect.Of(b.Server.Do("ZRANGEBYSCORE", "holdfast:{a}:q", 0, "+inf")).OK(t)
 	for _, member := range reply.([]any) {
 		parts := strings.SplitN(member.(string), "\n", 4)
 		var info struct {

@@ -4,10 +4,8 @@ package processes
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -26,7 +24,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/child"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/queuelog"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -118,8 +115,7 @@ func (m *member) events(t *testing.T) []history.Event {
 	m.mu.Lock()
 	text := bytes.Clone(m.said.Bytes())
 	m.mu.Unlock()
-	events, err := history.Read(bytes.NewReader(text[:bytes.LastIndexByte(text, '\n')+1]))
-	expect.OK(t, err)
+	events := expect.Of(history.Read(bytes.NewReader(text[:bytes.LastIndexByte(text, '\n')+1]))).OK(t)
 	return events
 }
 
@@ -155,8 +151,7 @@ func grants(events []history.Event, after int64) map[routine]int {
 // weather is the outcome of a storm.
 type weather struct {
 	history.Report
-	scripts float64 // for each turn of a process
-	long    int     // waits of more than 1.5 times the mean
+	long int // waits of more than 1.5 times the mean
 }
 
 // rage makes processes compete for a lock until the duration has passed and each goroutine has had at least that many grants, both
@@ -164,7 +159,6 @@ type weather struct {
 func rage(t *testing.T, b *backend.Backend, processes, goroutines int, duration time.Duration, least int) weather {
 	t.Helper()
 	queue := queuelog.Follow(b.Server, queuelog.Lock{Name: "a", Key: "holdfast:{a}", Queue: "holdfast:{a}:q"})
-	scripts, _ := b.Server.Scripts()
 	var members []*member
 	for range processes {
 		members = append(members, enlist(t, b.Server.Addr(), goroutines))
@@ -224,26 +218,10 @@ func rage(t *testing.T, b *backend.Backend, processes, goroutines int, duration 
 			w.long++
 		}
 	}
-	ran, _ := b.Server.Scripts()
-	w.scripts = float64(ran-scripts) / float64(max(turns(all), 1))
-	t.Logf("%d processes of %d goroutines, %s: %d grants; mean wait %s, longest %s, %d above 1.5 of the mean; Jain %.3f; %.2f scripts a turn of a process",
+	t.Logf("%d processes of %d goroutines, %s: %d grants; mean wait %s, longest %s, %d above 1.5 of the mean; Jain %.3f",
 		processes, goroutines, duration.Round(time.Millisecond), w.Grants,
-		w.MeanWait.Round(time.Microsecond), w.LongestWait.Round(time.Microsecond), w.long, w.Jain, w.scripts)
+		w.MeanWait.Round(time.Microsecond), w.LongestWait.Round(time.Microsecond), w.long, w.Jain)
 	return w
-}
-
-// turns counts the processes' turns in a history of one lock.
-func turns(events []history.Event) (n int) {
-	granted := slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Granted == 0 })
-	slices.SortFunc(granted, func(a, b history.Event) int { return cmp.Compare(a.Fence, b.Fence) })
-	process := -1
-	for _, e := range granted {
-		if e.Process != process {
-			n++
-		}
-		process = e.Process
-	}
-	return n
 }
 
 // inTurn is backend.EachRealInTurn in a soak, which judges times, and backend.EachReal otherwise.
@@ -268,24 +246,5 @@ func TestStorm(t *testing.T) {
 			t.Errorf("%d of %d waits were more than 1.5 times the mean of %s", w.long, w.Grants, w.MeanWait)
 		}
 		b.Cleaned(t)
-	})
-}
-
-// Waiting costs the server nothing: each turn takes the same number of commands, however many processes wait.
-//
-// Bug: Waiting costs the server commands: the more wait, the more a turn takes.
-func TestNobodyPolls(t *testing.T) {
-	inTurn(t, func(t *testing.T, b *backend.Backend) {
-		// Processes that are held up renew their claims, and look when the claims of others have ended.
-		machine.Undisturbed(t, func() error {
-			// Only with many grants do the scripts that a process sends when it begins and ends hardly count. Renewals do count: there
-			// is one in a turn.
-			few := rage(t, b, 2, 4, time.Second, 64)
-			many := rage(t, b, 8, 4, time.Second, 32)
-			if many.scripts > few.scripts+1 {
-				return fmt.Errorf("%.2f scripts a turn with 8 processes, %.2f with 2", many.scripts, few.scripts)
-			}
-			return nil
-		})
 	})
 }

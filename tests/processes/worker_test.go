@@ -124,10 +124,8 @@ func newWorker(t *testing.T, addr string) *worker {
 	w := &worker{t: t, cmd: exec.Command(os.Args[0], addr), out: make(chan string, 16)}
 	w.cmd.Env = append(os.Environ(), roleVariable+"=obey")
 	w.cmd.Stderr = os.Stderr
-	in, err := w.cmd.StdinPipe()
-	expect.OK(t, err)
-	out, err := w.cmd.StdoutPipe()
-	expect.OK(t, err)
+	in := expect.Of(w.cmd.StdinPipe()).OK(t)
+	out := expect.Of(w.cmd.StdoutPipe()).OK(t)
 	expect.OK(t, child.Start(w.cmd))
 	w.in = in
 	go func() {

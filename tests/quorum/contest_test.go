@@ -111,8 +111,7 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 		var values []any
 		for _, owner := range []string{"one", "two"} {
 			lease := acquireOn(t, s.lock(holdfast.Identity(owner), holdfast.NoRenew()), 3)
-			value, err := s.nodes[0].Do("GET", "holdfast:{q}")
-			expect.OK(t, err)
+			value := expect.Of(s.nodes[0].Do("GET", "holdfast:{q}")).OK(t)
 			values = append(values, value)
 			backend.Release(t, lease)
 		}
@@ -165,8 +164,7 @@ func TestADeadlinePassesWhileTheLockIsHeld(t *testing.T) {
 func (s *site) tickets() (n int) {
 	s.t.Helper()
 	for _, node := range s.nodes {
-		members, err := node.Do("ZRANGE", "holdfast:{q}:q", "0", "-1")
-		expect.OK(s.t, err)
+		members := expect.Of(node.Do("ZRANGE", "holdfast:{q}:q", "0", "-1")).OK(s.t)
 		all, _ := members.([]any)
 		for _, m := range all {
 			if text, _ := m.(string); strings.HasPrefix(text, "t:") {

@@ -176,8 +176,7 @@ func TestABrokenVoteIsNotCastAgain(t *testing.T) {
 		agree(t, lease, 3)
 		s.heard()
 		in := inspect.New(backend.Open(t, &holdfast.Config{Strict: true, MaxTTL: age, TTL: age}, &redis.Options{Addr: s.nodes[0].Addr()}))
-		st, err := in.Get(t.Context(), "a")
-		expect.OK(t, err)
+		st := expect.Of(in.Get(t.Context(), "a")).OK(t)
 		expect.OK(t, expect.ErrOf(in.Break(t.Context(), st.Holders[0], "")))
 		agree(t, lease, 2)
 		time.Sleep(2 * time.Second) // a vote would take some ms

@@ -149,8 +149,7 @@ func (s *site) waiting(nodeTimeout ...time.Duration) *quorum.Quorum {
 	if len(nodeTimeout) > 0 {
 		cfg.NodeTimeout = nodeTimeout[0]
 	}
-	q, err := quorum.New(s.clients, cfg)
-	expect.OK(s.t, err)
+	q := expect.Of(quorum.New(s.clients, cfg)).OK(s.t)
 	quorums.Lock()
 	defer quorums.Unlock()
 	quorums.all = append(quorums.all, q)
@@ -1221,8 +1220,7 @@ func TestQuorumRefuses(t *testing.T) {
 	}
 	expect.Err(t, "32 nodes", expect.ErrOf(quorum.New(many, nil)), holdfast.ErrInvalid)
 	expect.Err(t, "a negative node timeout", expect.ErrOf(quorum.New(many[:3], &quorum.Config{NodeTimeout: -1})), holdfast.ErrInvalid)
-	slow, err := quorum.New(many[:3], &quorum.Config{NodeTimeout: time.Second})
-	expect.OK(t, err)
+	slow := expect.Of(quorum.New(many[:3], &quorum.Config{NodeTimeout: time.Second})).OK(t)
 	if _, err := slow.Mutex("a", holdfast.TTL(time.Second)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("a node timeout too long for the TTL: %v", err)
 	}

@@ -123,8 +123,7 @@ func TestFarNodes(t *testing.T) {
 					s.do(node, "SCRIPT", "FLUSH")
 					links[i].Cut()
 				}
-				lease, err := q.Mutex("q").TryAcquire(t.Context())
-				expect.OK(t, err)
+				lease := expect.Of(q.Mutex("q").TryAcquire(t.Context())).OK(t)
 				// On a slow machine the lease may be lost by then.
 				if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrUnavailable) {
 					t.Errorf("Release: %v", err)

@@ -204,8 +204,7 @@ func TestAClientClosesWhileANodeHangs(t *testing.T) {
 		}
 		s.nodes[1].Resume()
 		connections := func(node *server.Server) int {
-			list, err := node.Do("CLIENT", "LIST")
-			expect.OK(t, err)
+			list := expect.Of(node.Do("CLIENT", "LIST")).OK(t)
 			return strings.Count(list.(string), "\n")
 		}
 		backend.Eventually(t, "the node has read all", func() bool { return connections(s.nodes[1]) == connections(s.nodes[0]) })
@@ -228,8 +227,7 @@ func TestVotesWhoseFencesDoNotFit(t *testing.T) {
 		for _, node := range s.nodes {
 			s.do(node, "XADD", "holdfast:fences", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), "-999"), "g", "")
 		}
-		lease, err := l.Acquire(t.Context())
-		expect.OK(t, err)
+		lease := expect.Of(l.Acquire(t.Context())).OK(t)
 		backend.Release(t, lease)
 		s.cleaned()
 	})

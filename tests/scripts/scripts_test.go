@@ -254,8 +254,7 @@ func member(token string) string {
 
 func (b bench) later(d time.Duration) int64 {
 	b.t.Helper()
-	now, err := b.rdb.Time(b.t.Context()).Result()
-	expect.OK(b.t, err)
+	now := expect.Of(b.rdb.Time(b.t.Context()).Result()).OK(b.t)
 	return now.Add(d).UnixMicro()
 }
 

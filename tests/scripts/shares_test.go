@@ -101,8 +101,7 @@ func number(digits string) int64 {
 
 func (l shares) holds() map[string]hold {
 	l.t.Helper()
-	hash, err := l.rdb.HGetAll(l.t.Context(), "{k}").Result()
-	expect.OK(l.t, err)
+	hash := expect.Of(l.rdb.HGetAll(l.t.Context(), "{k}").Result()).OK(l.t)
 	all := map[string]hold{}
 	for token, value := range hash {
 		if m := holdPattern.FindStringSubmatch(value); m != nil {

@@ -571,8 +571,7 @@ func (j job) silence() {
 	waiting := j.waiter(context.Background(), operator, j.client(j.t, j.name), "silent")
 	backend.Eventually(j.t, "a ping is refused", func() bool {
 		for _, n := range j.nodes {
-			log, err := n.Do("ACL", "LOG", 128)
-			expect.OK(j.t, err)
+			log := expect.Of(n.Do("ACL", "LOG", 128)).OK(j.t)
 			for _, entry := range log.([]any) {
 				if text := fmt.Sprint(entry); strings.Contains(text, "object ping ") && strings.Contains(text, "username "+j.name+" ") {
 					return true
@@ -588,10 +587,8 @@ func (j job) silence() {
 // keysOf returns the keys of a lock.
 func keysOf(t *testing.T, name string) (keys.Space, keys.Set) {
 	t.Helper()
-	space, err := keys.NewSpace("holdfast:")
-	expect.OK(t, err)
-	k, err := space.Name(name)
-	expect.OK(t, err)
+	space := expect.Of(keys.NewSpace("holdfast:")).OK(t)
+	k := expect.Of(space.Name(name)).OK(t)
 	return space, k
 }
 
@@ -708,8 +705,7 @@ func (s site) strangers(t *testing.T) {
 		if reply, err := rdb.Do(ctx, "EVAL", "return redis.call('GET', 'payroll')", 1, "holdfast:{payroll}").Result(); err == nil {
 			t.Errorf("%s: GET within a script: %v", kind.role, reply)
 		}
-		elsewhere, err := holdfastgoredis.New(rdb, &holdfast.Config{Prefix: "other:"})
-		expect.OK(t, err)
+		elsewhere := expect.Of(holdfastgoredis.New(rdb, &holdfast.Config{Prefix: "other:"})).OK(t)
 		backend.CloseWith(t, elsewhere)
 		for _, l := range []*holdfast.Lock{elsewhere.Mutex("a"), s.client(t, kind.role).MutexKey("payroll")} {
 			if _, err := l.TryAcquire(ctx); !errors.Is(err, holdfast.ErrDenied) {

@@ -149,8 +149,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		rdb := b.Redis(t, func(o *redis.Options) { o.Username, o.Password = user, canary })
 		d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
 		// A server that has gone is given up after 3s; one that answers is waited for.
-		c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: unhurried.CommandTimeout, RetryTimeout: 3 * time.Second})
-		expect.OK(t, err)
+		c := expect.Of(holdfast.New(d, &holdfast.Config{CommandTimeout: unhurried.CommandTimeout, RetryTimeout: 3 * time.Second})).OK(t)
 		backend.CloseWith(t, c)
 		ctx := t.Context()
 		plain := b.Redis(t)

@@ -210,8 +210,7 @@ func (d *liar) begin(t *testing.T, server drivertest.Driver, cfg *holdfast.Confi
 	t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
 	d.down, d.end = context.WithCancel(context.Background())
 	t.Cleanup(d.end)
-	c, err := holdfast.New(server, cfg)
-	expect.OK(t, err)
+	c := expect.Of(holdfast.New(server, cfg)).OK(t)
 	return c
 }
 

@@ -18,8 +18,7 @@ import (
 // paste it.
 func snippets(t *testing.T) (all [][]string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(docs, "SECURITY.md"))
-	expect.OK(t, err)
+	text := expect.Of(os.ReadFile(filepath.Join(docs, "SECURITY.md"))).OK(t)
 	inside := false
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -45,8 +44,7 @@ func TestACLsWorkAsTheyArePasted(t *testing.T) {
 			s := server.Start(t, bin)
 			// users returns the rules of all users, as the server has them.
 			users := func(s *server.Server) map[string]string {
-				reply, err := s.Do("ACL", "LIST")
-				expect.OK(t, err)
+				reply := expect.Of(s.Do("ACL", "LIST")).OK(t)
 				all := map[string]string{}
 				for _, line := range reply.([]any) {
 					_, line, _ := strings.Cut(fmt.Sprint(line), " ")
@@ -69,8 +67,7 @@ func TestACLsWorkAsTheyArePasted(t *testing.T) {
 				}
 			}
 
-			conn, err := net.Dial("tcp", s.Addr())
-			expect.OK(t, err)
+			conn := expect.Of(net.Dial("tcp", s.Addr())).OK(t)
 			defer conn.Close()
 			replies := bufio.NewReader(conn)
 			seen := map[string]bool{}
@@ -98,8 +95,7 @@ func TestACLsWorkAsTheyArePasted(t *testing.T) {
 			}
 
 			for _, suffix := range []string{"", "-cluster"} {
-				file, err := filepath.Abs(filepath.Join(docs, "acl", "users"+suffix+".acl"))
-				expect.OK(t, err)
+				file := expect.Of(filepath.Abs(filepath.Join(docs, "acl", "users"+suffix+".acl"))).OK(t)
 				got := users(server.Start(t, bin, server.Conf("aclfile", file)))
 				for _, role := range []string{"locker", "inspector", "breaker"} {
 					if got[role] != want[role+suffix] {

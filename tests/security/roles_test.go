@@ -42,8 +42,7 @@ type role struct {
 func readRole(t *testing.T, name string) role {
 	t.Helper()
 	expect.OK(t, inputs.In(docs))
-	text, err := os.ReadFile(filepath.Join(docs, "acl", name+".rules"))
-	expect.OK(t, err)
+	text := expect.Of(os.ReadFile(filepath.Join(docs, "acl", name+".rules"))).OK(t)
 	r := role{name: name}
 	for line := range strings.Lines(string(text)) {
 		words, comment, _ := strings.Cut(line, "#")
@@ -168,8 +167,7 @@ var unhurried = holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 
 // client returns a holdfast client for a user.
 func (s site) client(t *testing.T, user string) *holdfast.Client {
 	t.Helper()
-	c, err := holdfastgoredis.New(s.redis(t, user), &unhurried)
-	expect.OK(t, err)
+	c := expect.Of(holdfastgoredis.New(s.redis(t, user), &unhurried)).OK(t)
 	t.Cleanup(func() {
 		// Locks that a user still holds without the right to release them are not waited for.
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)

@@ -77,8 +77,7 @@ func TestALoneCallerUsesTheUsersTLS(t *testing.T) {
 		_ = d.Close()
 		_ = rdb.Close()
 	})
-	conn, err := d.(driver.Connector).Connect(t.Context(), "")
-	expect.OK(t, err)
+	conn := expect.Of(d.(driver.Connector).Connect(t.Context(), "")).OK(t)
 	defer conn.Free()
 	defer conn.Close()
 	reply, err := s.Do("CLIENT", "LIST")
@@ -106,8 +105,7 @@ func TestEveryConnectionToAClusterUsesTheUsersTLS(t *testing.T) {
 	open := func() *holdfast.Client {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots, TLSConfig: mutual(t, authority)})
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfastgoredis.New(rdb, &unhurried)
-		expect.OK(t, err)
+		c := expect.Of(holdfastgoredis.New(rdb, &unhurried)).OK(t)
 		backend.CloseWith(t, c)
 		return c
 	}

@@ -131,8 +131,7 @@ func TestWorld(t *testing.T) {
 	if testing.Verbose() || len(r.Violations) > 0 {
 		fmt.Printf("%s\n%s\nthe log's hash is %x\n", r.Plan, strings.Join(r.Log, "\n"), r.Hash)
 	}
-	line, err := json.Marshal(r)
-	expect.OK(t, err)
+	line := expect.Of(json.Marshal(r)).OK(t)
 	fmt.Printf("%s%s\n", marker, line)
 	for _, v := range r.Violations {
 		t.Error(v)
@@ -228,8 +227,7 @@ func seeds(t *testing.T) []spec {
 	if !Replayable {
 		t.Skip("SKIPPED: needs a build for replay: tests/simulation/README.md")
 	}
-	text, err := os.ReadFile("testdata/seeds")
-	expect.OK(t, err)
+	text := expect.Of(os.ReadFile("testdata/seeds")).OK(t)
 	var all []spec
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, "#")

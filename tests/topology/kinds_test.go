@@ -112,8 +112,7 @@ func (p *play) adopts(after string) {
 // join joins the barrier. The party leaves when it has passed both phases.
 func (p *play) join() *barrier.Party {
 	p.t.Helper()
-	party, err := p.barrier.Join(p.t.Context())
-	expect.OK(p.t, err)
+	party := expect.Of(p.barrier.Join(p.t.Context())).OK(p.t)
 	return party
 }
 
@@ -156,8 +155,7 @@ func (p *play) met(after string) {
 			p.t.Errorf("after %s: the last phase was %d, not 2", after, phase)
 		}
 	}
-	party, err := p.latch.Register(p.t.Context())
-	expect.OK(p.t, err)
+	party := expect.Of(p.latch.Register(p.t.Context())).OK(p.t)
 	if err := party.CountDown(p.t.Context()); err != nil {
 		p.t.Errorf("after %s: CountDown: %v", after, err)
 	}

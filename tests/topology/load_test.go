@@ -199,8 +199,7 @@ func (ld *load) stopped() {
 	ld.t.Helper()
 	ld.stop()
 	ld.wg.Wait()
-	events, err := ld.record.Events()
-	expect.OK(ld.t, err)
+	events := expect.Of(ld.record.Events()).OK(ld.t)
 	overlaps := 0
 	for i, v := range history.Check(events) {
 		if ld.overlaps && (v.Rule == history.Exclusion || v.Rule == history.Fencing && crossed(v.First, v.Second)) {

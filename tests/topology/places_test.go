@@ -20,18 +20,15 @@ import (
 func ofURL(url string) map[string]opener {
 	return map[string]opener{
 		"go-redis": func(t *testing.T) drivertest.Driver {
-			o, err := redis.ParseURL(url)
-			expect.OK(t, err)
+			o := expect.Of(redis.ParseURL(url)).OK(t)
 			return goRedis(t, redis.NewClient(o))
 		},
 		"rueidis": func(t *testing.T) drivertest.Driver {
-			o, err := rueidis.ParseURL(url)
-			expect.OK(t, err)
+			o := expect.Of(rueidis.ParseURL(url)).OK(t)
 			return drivertest.Of(holdfastrueidis.NewDriver(o))
 		},
 		"valkey": func(t *testing.T) drivertest.Driver {
-			o, err := valkey.ParseURL(url)
-			expect.OK(t, err)
+			o := expect.Of(valkey.ParseURL(url)).OK(t)
 			return drivertest.Of(holdfastvalkey.NewDriver(o))
 		},
 	}

@@ -127,8 +127,7 @@ func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 // client returns a holdfast client with connections of its own.
 func (open opener) client(t *testing.T, cfg *holdfast.Config) *holdfast.Client {
 	t.Helper()
-	c, err := holdfast.New(open(t), cfg)
-	expect.OK(t, err)
+	c := expect.Of(holdfast.New(open(t), cfg)).OK(t)
 	backend.CloseWith(t, c)
 	return c
 }

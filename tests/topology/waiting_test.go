@@ -125,8 +125,7 @@ func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
 func awaitLeft(t *testing.T, s *server.Server) {
 	t.Helper()
 	backend.Eventually(t, "clients leave the old master", func() bool {
-		list, err := s.Do("CLIENT", "LIST")
-		expect.OK(t, err)
+		list := expect.Of(s.Do("CLIENT", "LIST")).OK(t)
 		return !slices.ContainsFunc(strings.Split(strings.TrimSpace(list.(string)), "\n"), func(client string) bool {
 			sentinel := strings.Contains(client, " name=sentinel-")
 			replica := strings.Contains(client, " flags=S ")

@@ -41,8 +41,7 @@ func TestPagesSuitEverybody(t *testing.T) {
 func (t *tab) controlsHaveNames(address string) {
 	t.tb.Helper()
 	roles := []string{"button", "link", "textbox", "searchbox", "radio", "checkbox", "combobox", "grid", "dialog", "row", "columnheader", "heading", "navigation"}
-	tree, err := chromedp.Call(t.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
-	expect.OK(t.tb, err)
+	tree := expect.Of(chromedp.Call(t.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})).OK(t.tb)
 	found := 0
 	for _, node := range tree.Nodes {
 		if node.Ignored || node.Role == nil {

@@ -48,8 +48,7 @@ func newStage(tb testing.TB, opts *ui.Options) *stage {
 func serve(tb testing.TB, in *inspect.Inspector, opts *ui.Options) *httptest.Server {
 	tb.Helper()
 	opts.Logger = slog.New(slog.DiscardHandler)
-	handler, err := ui.New(in, opts)
-	expect.OK(tb, err)
+	handler := expect.Of(ui.New(in, opts)).OK(tb)
 	web := httptest.NewServer(handler)
 	tb.Cleanup(func() {
 		handler.Close()
@@ -86,8 +85,7 @@ func (s *stage) grant(name string) string {
 
 func (s *stage) status(name string) holdfast.Status {
 	s.tb.Helper()
-	status, err := s.client.Mutex(name).Status(s.tb.Context())
-	expect.OK(s.tb, err)
+	status := expect.Of(s.client.Mutex(name).Status(s.tb.Context())).OK(s.tb)
 	return status
 }
 

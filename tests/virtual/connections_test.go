@@ -36,8 +36,7 @@ func TestAConnectionThatIsNotGreetedIsReplaced(t *testing.T) {
 		}
 		w.set(func() { w.stopped = false })
 		ctx = lasting(t, 10*time.Second)
-		lease, err := c.Mutex("a").Acquire(ctx)
-		expect.OK(t, err)
+		lease := expect.Of(c.Mutex("a").Acquire(ctx)).OK(t)
 		release(t, lease)
 		time.Sleep(time.Minute)
 		_, _, closed := w.counts()

@@ -215,8 +215,7 @@ func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
 			late.Store(true)
 			closed := make(chan error, 1)
 			time.AfterFunc(100*time.Millisecond, func() { closed <- c.Close(context.Background()) })
-			lease, err := get(l, t.Context())
-			expect.OK(t, err)
+			lease := expect.Of(get(l, t.Context())).OK(t)
 			expect.Err(t, what+": the lease's Err", lease.Err(), holdfast.ErrClosed)
 			if ctx := lease.Context(context.Background()); !errors.Is(context.Cause(ctx), holdfast.ErrClosed) {
 				t.Errorf("%s: the lease's context ended with %v", what, context.Cause(ctx))
@@ -333,8 +332,7 @@ func TestAProgramClosesItsRedisClientTooEarly(t *testing.T) {
 		var log journal
 		cfg.Logger, cfg.TTL = log.logger(), ttl
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
-		c, err := holdfastgoredis.New(rdb, &cfg)
-		expect.OK(t, err)
+		c := expect.Of(holdfastgoredis.New(rdb, &cfg)).OK(t)
 		forgotten, kept, shared := acquire(t, c.Mutex("forgotten")), acquire(t, c.Mutex("kept")), acquire(t, c.RWMutex("shared").Reader())
 		t.Cleanup(func() { // if the test fails
 			_, _, _ = forgotten.Release(context.Background()), kept.Release(context.Background()), shared.Release(context.Background())

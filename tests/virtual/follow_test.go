@@ -56,8 +56,7 @@ func (l *line) hold(t *testing.T, d time.Duration) {
 // waiters returns how many wait for the lock, as the server says.
 func (l *line) waiters(t *testing.T) int {
 	t.Helper()
-	s, err := l.lock.Status(t.Context())
-	expect.OK(t, err)
+	s := expect.Of(l.lock.Status(t.Context())).OK(t)
 	return len(s.Waiters)
 }
 

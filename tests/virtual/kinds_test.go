@@ -63,8 +63,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		join := func(wrap func(drivertest.Driver) drivertest.Driver, opts ...barrier.Option) *barrier.Party {
-			party, err := barrier.New(client(t, srv, wrap), "b", 2, opts...).Join(t.Context())
-			expect.OK(t, err)
+			party := expect.Of(barrier.New(client(t, srv, wrap), "b", 2, opts...).Join(t.Context())).OK(t)
 			return party
 		}
 		one := join(deaf)
@@ -129,8 +128,7 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 					c := client(t, srv, counted("share_renew", &sent))
 					rw := c.RWMutex("a", holdfast.TTL(ttl))
 					began := time.Now()
-					lease, err := on(rw, opt, holdfast.Identity("me")).Acquire(t.Context())
-					expect.OK(t, err)
+					lease := expect.Of(on(rw, opt, holdfast.Identity("me")).Acquire(t.Context())).OK(t)
 					weighs := []func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){rw.TryUpgrade, rw.Downgrade}
 					reads := name == "the reader"
 					for lease.Err() == nil {
@@ -138,8 +136,7 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 						if reads {
 							weigh = weighs[0]
 						}
-						next, err := weigh(t.Context(), lease)
-						expect.OK(t, err)
+						next := expect.Of(weigh(t.Context(), lease)).OK(t)
 						expect.Equal(t, "the lease's owner", next.Identity(), "me")
 						lease, reads = next, !reads
 						select {
@@ -206,8 +203,7 @@ func TestAChangeOfModeThatWasNotSent(t *testing.T) {
 		}
 		cut.Store(false)
 		time.Sleep(time.Minute) // the lease is renewed meanwhile
-		next, err := rw.TryUpgrade(t.Context(), reader)
-		expect.OK(t, err)
+		next := expect.Of(rw.TryUpgrade(t.Context(), reader)).OK(t)
 		release(t, next)
 	})
 }

@@ -25,12 +25,10 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := server(t, srv)
 		eval := func(s script.Script, args ...any) string {
-			reply, err := rdb.Eval(t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()
-			expect.OK(t, err)
+			reply := expect.Of(rdb.Eval(t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()).OK(t)
 			return reply
 		}
-		now, err := rdb.Time(t.Context()).Result()
-		expect.OK(t, err)
+		now := expect.Of(rdb.Time(t.Context()).Result()).OK(t)
 		notAfter := now.UnixMicro() // it stays that time, as nobody sleeps
 		if reply := eval(script.Release(), "", "A", "", notAfter); !strings.HasPrefix(reply, "absent") {
 			t.Errorf("the release is answered %q", reply)

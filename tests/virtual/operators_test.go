@@ -66,8 +66,7 @@ func TestANoticeExplainsWhatARenewalFinds(t *testing.T) {
 		lease := acquire(t, c.Mutex("m"))
 		time.Sleep(2500 * time.Millisecond) // the client listens after one second, and renews after five
 		in := inspect.New(client(t, srv))
-		broken, err := in.Break(t.Context(), backend.Seen(t, in, "m", lease.Fence()), "it hung")
-		expect.OK(t, err)
+		broken := expect.Of(in.Break(t.Context(), backend.Seen(t, in, "m", lease.Fence()), "it hung")).OK(t)
 		time.Sleep(time.Second)
 		expect.OK(t, lease.Err())
 		<-lease.Done()

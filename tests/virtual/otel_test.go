@@ -237,8 +237,7 @@ func TestTelemetryOfAnOutage(t *testing.T) {
 		var d moody
 		c := o.client(t, srv, d.wrap)
 		ctx, caller := o.tracers.Tracer("").Start(context.Background(), "request")
-		lease, err := c.Mutex("confidential").Acquire(ctx)
-		expect.OK(t, err)
+		lease := expect.Of(c.Mutex("confidential").Acquire(ctx)).OK(t)
 		expect.Equal(t, "the span's parent", o.span(t).Parent().SpanID(), caller.SpanContext().SpanID())
 		// Every reason is there before the first loss, so that the loss is an increase.
 		expect.Equal(t, "series of losses", len(o.collect(t)["holdfast.lost"].Data.(metricdata.Sum[int64]).DataPoints), 7)
@@ -331,8 +330,7 @@ func TestTelemetryOfAcquiresThatFail(t *testing.T) {
 		if !slices.Contains(o.span(t).Attributes(), attribute.Int("holdfast.permits", 2)) {
 			t.Error("the span has no permits")
 		}
-		ticket, err := acquire(t, c.Mutex("y")).Detach(ctx, time.Minute)
-		expect.OK(t, err)
+		ticket := expect.Of(acquire(t, c.Mutex("y")).Detach(ctx, time.Minute)).OK(t)
 		lease, err := c.Adopt(ctx, ticket)
 		ended("granted", codes.Unset, err, nil)
 		release(t, lease)

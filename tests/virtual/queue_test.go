@@ -109,8 +109,7 @@ func TestAStandbyDoesNotPutOffALook(t *testing.T) {
 				t.Fatalf("%q are in the queue", waiters)
 			}
 			token, channel := tokenOf(waiters[0])
-			now, err := observer.Time(t.Context()).Result()
-			expect.OK(t, err)
+			now := expect.Of(observer.Time(t.Context()).Result()).OK(t)
 			message := fmt.Sprintf("hf2 standby %s %d %d", token, now.UnixMicro(), now.Add(25*time.Second).UnixMicro())
 			if n := observer.Publish(t.Context(), channel, message).Val(); n != 1 {
 				t.Fatalf("%d have heard it", n)

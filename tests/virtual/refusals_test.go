@@ -154,8 +154,7 @@ func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 
 		first = acquire(t, l)
 		server(t, srv).Del(t.Context(), "holdfast:{a}")
-		next, err := l.TryAcquire(t.Context())
-		expect.OK(t, err)
+		next := expect.Of(l.TryAcquire(t.Context())).OK(t)
 		expect.Err(t, "Release of the lost lease", first.Release(t.Context()), holdfast.ErrLost)
 		intact(next)
 		release(t, next)

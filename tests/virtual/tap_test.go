@@ -154,8 +154,7 @@ func (w *tap) deliver(t *testing.T) {
 	if held == nil {
 		t.Fatal("nothing was held")
 	}
-	conn, err := w.srv.Dial(t.Context(), "tcp", "")
-	expect.OK(t, err)
+	conn := expect.Of(w.srv.Dial(t.Context(), "tcp", "")).OK(t)
 	defer conn.Close()
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
 	expect.OK(t, expect.ErrOf(conn.Write(held)))
@@ -296,7 +295,6 @@ func (c *tappedConn) Read(b []byte) (n int, err error) {
 
 func exists(t *testing.T, srv *holdfasttest.Server, name string) bool {
 	t.Helper()
-	n, err := server(t, srv).Exists(t.Context(), "holdfast:{"+name+"}").Result()
-	expect.OK(t, err)
+	n := expect.Of(server(t, srv).Exists(t.Context(), "holdfast:{"+name+"}").Result()).OK(t)
 	return n == 1
 }

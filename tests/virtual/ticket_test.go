@@ -61,16 +61,14 @@ var errNoAnswer = context.DeadlineExceeded // as a driver returns it: the reques
 // detach detaches a lease.
 func detach(t *testing.T, l *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
 	t.Helper()
-	ticket, err := l.Detach(t.Context(), ttl)
-	expect.OK(t, err)
+	ticket := expect.Of(l.Detach(t.Context(), ttl)).OK(t)
 	return ticket
 }
 
 // adopt adopts a lock.
 func adopt(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket) *holdfast.Lease {
 	t.Helper()
-	heir, err := c.Adopt(t.Context(), ticket)
-	expect.OK(t, err)
+	heir := expect.Of(c.Adopt(t.Context(), ticket)).OK(t)
 	return heir
 }
 
@@ -83,8 +81,7 @@ func free(t *testing.T, srv *holdfasttest.Server) {
 // isHeld reports whether the lock "a" is held.
 func isHeld(t *testing.T, c *holdfast.Client) bool {
 	t.Helper()
-	held, err := backend.IsHeld(t.Context(), c.Mutex("a"))
-	expect.OK(t, err)
+	held := expect.Of(backend.IsHeld(t.Context(), c.Mutex("a"))).OK(t)
 	return held
 }
 
@@ -184,8 +181,7 @@ func TestAnAdoptionEndsAnEarlierLease(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		c, other := configured(t, srv, cfg), client(t, srv)
 		for _, get := range []func(context.Context) (*holdfast.Lease, error){c.Mutex("a").Acquire, c.Mutex("a").TryAcquire} {
-			earlier, err := get(t.Context())
-			expect.OK(t, err)
+			earlier := expect.Of(get(t.Context())).OK(t)
 			server(t, srv).Del(t.Context(), "holdfast:{a}")
 			heir := adopt(t, c, detach(t, acquire(t, other.Mutex("a")), time.Minute))
 			if earlier.Err() == nil || heir.Err() != nil {

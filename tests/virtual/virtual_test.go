@@ -70,8 +70,7 @@ func opened(t *testing.T, dial dialer, cfg holdfast.Config, change func(*redis.O
 	for _, f := range wrap {
 		d = f(d)
 	}
-	c, err := holdfast.New(d, &cfg)
-	expect.OK(t, err)
+	c := expect.Of(holdfast.New(d, &cfg)).OK(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
@@ -182,8 +181,7 @@ func left(t *testing.T, srv *holdfasttest.Server, name string) time.Duration {
 
 func acquire(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 	t.Helper()
-	lease, err := l.Acquire(t.Context())
-	expect.OK(t, err)
+	lease := expect.Of(l.Acquire(t.Context())).OK(t)
 	return lease
 }
 

@@ -214,8 +214,7 @@ func TestATokenTakesWhatBeginsWithIt(t *testing.T) {
 	addrs := way{servers: 1}.start(t)
 	locker := redislock.New(dial(t, addrs[0]))
 	for _, token := range []string{"h", "hf", "hf2", "hf2:"} {
-		lease, err := client(t, addrs[0], nil).MutexKey(name).Acquire(t.Context())
-		expect.OK(t, err)
+		lease := expect.Of(client(t, addrs[0], nil).MutexKey(name).Acquire(t.Context())).OK(t)
 		expect.Err(t, "Obtain of what we hold", expect.ErrOf(locker.Obtain(t.Context(), name, ttl, nil)), redislock.ErrNotObtained)
 		lock, err := locker.Obtain(t.Context(), name, ttl, &redislock.Options{Token: token})
 		if err != nil {
@@ -231,8 +230,7 @@ func TestATokenTakesWhatBeginsWithIt(t *testing.T) {
 func TestForceTakesOurLock(t *testing.T) {
 	t.Parallel()
 	addrs := way{servers: 1}.start(t)
-	lease, err := client(t, addrs[0], nil).MutexKey("rueidislock:0:" + name).Acquire(t.Context())
-	expect.OK(t, err)
+	lease := expect.Of(client(t, addrs[0], nil).MutexKey("rueidislock:0:" + name).Acquire(t.Context())).OK(t)
 	_, cancel, err := rueidisLocker(t, addrs[0], 1).ForceWithContext(t.Context(), name)
 	expect.OK(t, err)
 	defer cancel()

@@ -110,8 +110,7 @@ func quorumOf(t *testing.T, addrs []string) *quorum.Quorum {
 	for _, addr := range addrs {
 		nodes = append(nodes, client(t, addr, &holdfast.Config{Strict: true}))
 	}
-	q, err := quorum.New(nodes, nil)
-	expect.OK(t, err)
+	q := expect.Of(quorum.New(nodes, nil)).OK(t)
 	return q
 }
 
@@ -121,8 +120,7 @@ func client(t *testing.T, addr string, cfg *holdfast.Config) *holdfast.Client {
 		cfg = &holdfast.Config{}
 	}
 	cfg.TTL, cfg.CommandTimeout, cfg.RetryTimeout = ttl, timeout, 2*timeout
-	c, err := holdfastgoredis.New(dial(t, addr), cfg)
-	expect.OK(t, err)
+	c := expect.Of(holdfastgoredis.New(dial(t, addr), cfg)).OK(t)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }

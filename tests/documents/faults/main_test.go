@@ -12,12 +12,10 @@ import (
 
 func TestFaultsAreThoseOfTheTests(t *testing.T) {
 	expect.OK(t, inputs.In(root))
-	want, err := page(root)
-	expect.OK(t, err)
+	want := expect.Of(page(root)).OK(t)
 	if n := strings.Count(want, "_test.go)"); n < 200 {
 		t.Fatalf("only %d tests say which faults they survive", n)
 	}
-	got, err := os.ReadFile(filepath.Join(root, "docs", "faults.md"))
-	expect.OK(t, err)
+	got := expect.Of(os.ReadFile(filepath.Join(root, "docs", "faults.md"))).OK(t)
 	expect.Equal(t, "docs/faults.md is not what the comments of tests say: run go generate ./tests/documents/faults", string(got), want)
 }

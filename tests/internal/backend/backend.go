@@ -223,8 +223,7 @@ func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Clien
 // New returns a new holdfast client with a driver, closed with the test.
 func New(tb testing.TB, cfg *holdfast.Config, d driver.Driver) *holdfast.Client {
 	tb.Helper()
-	c, err := holdfast.New(d, patient(cfg))
-	expect.OK(tb, err)
+	c := expect.Of(holdfast.New(d, patient(cfg))).OK(tb)
 	CloseWith(tb, c)
 	return c
 }
@@ -327,8 +326,7 @@ func Eventually(tb testing.TB, what string, f func() bool) {
 // goes on hearing that for some time after its last lease.
 func Channels(tb testing.TB, rdb *redis.Client) []string {
 	tb.Helper()
-	all, err := rdb.PubSubChannels(tb.Context(), "*").Result()
-	expect.OK(tb, err)
+	all := expect.Of(rdb.PubSubChannels(tb.Context(), "*").Result()).OK(tb)
 	return slices.DeleteFunc(all, func(name string) bool { return name == "holdfast:c:h" })
 }
 

@@ -112,8 +112,7 @@ func judged(t *testing.T, cfg Config) *Report {
 	if cfg.Binary, err = ready(); err != nil {
 		t.Fatal(err)
 	}
-	report, err := Run(t.Context(), cfg)
-	expect.OK(t, err)
+	report := expect.Of(Run(t.Context(), cfg)).OK(t)
 	var text strings.Builder
 	expect.OK(t, report.Write(&text))
 	t.Log(text.String())
@@ -129,8 +128,7 @@ func judged(t *testing.T, cfg Config) *Report {
 func TestViolationsAreKept(t *testing.T) {
 	nightly(t)
 	t.Parallel()
-	list, err := overlay.Write(t.TempDir(), overlay.Line("minted", "return 5, n"))
-	expect.OK(t, err)
+	list := expect.Of(overlay.Write(t.TempDir(), overlay.Line("minted", "return 5, n"))).OK(t)
 	report, err := Run(t.Context(), Config{
 		Dir: t.TempDir(), Lanes: 4, Histories: 400, StopAt: []Rule{Fences}, Calm: true, BuildArgs: []string{"-overlay", list},
 	})

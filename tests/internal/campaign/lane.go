@@ -228,8 +228,7 @@ func believed(events []history.Event, accesses []worker.Access) []history.Event 
 
 // reset makes a server as it was at its start.
 func (l *lane) reset(tb testing.TB, n *node) {
-	c, err := n.Dial()
-	expect.OK(tb, err)
+	c := expect.Of(n.Dial()).OK(tb)
 	defer c.Close()
 	for _, command := range []string{
 		"CLIENT UNPAUSE",

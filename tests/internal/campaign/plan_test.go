@@ -11,8 +11,7 @@ import (
 )
 
 func TestPlansFollowFromTheirSeed(t *testing.T) {
-	pair, err := Kinds(&Config{}, "stranger", "process-killed")
-	expect.OK(t, err)
+	pair := expect.Of(Kinds(&Config{}, "stranger", "process-killed")).OK(t)
 	seen := map[string]bool{}
 	for n := range uint64(100) {
 		text, err := json.Marshal(NewPlan(n/2, "some", Default, Mutex{}, pair))
@@ -47,8 +46,7 @@ func TestPlansMakeRoomForTheirFaults(t *testing.T) {
 // Every kind of lock has suitable plans.
 func TestPlansSuitTheirSubject(t *testing.T) {
 	for _, s := range Subjects {
-		chosen, err := Kinds(&Config{Subject: s})
-		expect.OK(t, err)
+		chosen := expect.Of(Kinds(&Config{Subject: s})).OK(t)
 		minority, all := 0, 0
 		for seed := range uint64(200) {
 			p := NewPlan(seed, "some", Strict, s, []*Kind{chosen[seed%uint64(len(chosen))]})

@@ -40,8 +40,7 @@ func New(tb testing.TB) *Clock {
 	if err := Available(); err != nil {
 		tb.Skipf("SKIPPED: %v", err)
 	}
-	library, err := compiled()
-	expect.OK(tb, err)
+	library := expect.Of(compiled()).OK(tb)
 	dir := tb.TempDir()
 	c := &Clock{tb: tb, library: filepath.Join(dir, "clock.so"), file: filepath.Join(dir, "settings")}
 	expect.OK(tb, os.WriteFile(c.library, library, 0o700))

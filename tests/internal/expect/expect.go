@@ -15,6 +15,22 @@ func OK(tb testing.TB, err error) {
 	}
 }
 
+// Result is what a call returned.
+type Result[T any] struct {
+	value T
+	err   error
+}
+
+// Of has the result of a call, as in expect.Of(os.Open(name)).OK(t).
+func Of[T any](value T, err error) Result[T] { return Result[T]{value, err} }
+
+// OK returns the value, or ends the test if there is an error.
+func (r Result[T]) OK(tb testing.TB) T {
+	tb.Helper()
+	OK(tb, r.err)
+	return r.value
+}
+
 // ErrOf returns the error of a call that also returns something else.
 func ErrOf[T any](_ T, err error) error { return err }
 

@@ -26,8 +26,7 @@ type Inspector struct {
 // Serve serves an inspector until the test ends.
 func Serve(tb testing.TB, in *inspect.Inspector) *Inspector {
 	tb.Helper()
-	handler, err := ui.New(in, &ui.Options{AllowBreak: true, Logger: slog.New(slog.DiscardHandler)})
-	expect.OK(tb, err)
+	handler := expect.Of(ui.New(in, &ui.Options{AllowBreak: true, Logger: slog.New(slog.DiscardHandler)})).OK(tb)
 	web := httptest.NewServer(handler)
 	tb.Cleanup(func() {
 		handler.Close()
@@ -45,10 +44,8 @@ type Answer struct {
 // Order breaks or revokes the grant of a lock that has this id.
 func (i *Inspector) Order(verb, name, grant, reason string) Answer {
 	i.tb.Helper()
-	order, err := json.Marshal(map[string]string{"name": name, "grant": grant, "reason": reason})
-	expect.OK(i.tb, err)
-	resp, err := http.Post(i.url+"/"+verb, "application/json", bytes.NewReader(order))
-	expect.OK(i.tb, err)
+	order := expect.Of(json.Marshal(map[string]string{"name": name, "grant": grant, "reason": reason})).OK(i.tb)
+	resp := expect.Of(http.Post(i.url+"/"+verb, "application/json", bytes.NewReader(order))).OK(i.tb)
 	defer resp.Body.Close()
 	a := Answer{Code: resp.StatusCode}
 	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
@@ -74,8 +71,7 @@ func (p Page[T]) Until(what string, f func(T) bool) {
 		}
 	}()
 	backend.Eventually(tb, what, func() bool {
-		resp, err := http.Get(p.in.url + p.path)
-		expect.OK(tb, err)
+		resp := expect.Of(http.Get(p.in.url + p.path)).OK(tb)
 		defer resp.Body.Close()
 		show = *new(T)
 		if err := json.NewDecoder(resp.Body).Decode(&show); err != nil {

@@ -59,10 +59,8 @@ func (a *Authority) Issue(host string, until time.Time) Pair {
 	} else {
 		template.DNSNames = []string{host}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	expect.OK(a.tb, err)
-	secret, err := x509.MarshalECPrivateKey(key)
-	expect.OK(a.tb, err)
+	der := expect.Of(x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)).OK(a.tb)
+	secret := expect.Of(x509.MarshalECPrivateKey(key)).OK(a.tb)
 	return Pair{write(a.tb, "CERTIFICATE", der), write(a.tb, "EC PRIVATE KEY", secret)}
 }
 
@@ -76,8 +74,7 @@ func (a *Authority) Pool() *x509.CertPool {
 // Load loads the pair for a client or a server.
 func (p Pair) Load(tb testing.TB) tls.Certificate {
 	tb.Helper()
-	c, err := tls.LoadX509KeyPair(p.Cert, p.Key)
-	expect.OK(tb, err)
+	c := expect.Of(tls.LoadX509KeyPair(p.Cert, p.Key)).OK(tb)
 	return c
 }
 
@@ -93,8 +90,7 @@ func template(name string, until time.Time) *x509.Certificate {
 
 func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	expect.OK(tb, err)
+	key := expect.Of(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).OK(tb)
 	return key
 }
 
@@ -120,8 +116,7 @@ func Listen(tb testing.TB, s *server.Server, pair Pair, trusted *Authority) (add
 	}
 	var last error
 	for range 10 { // another process may take the port
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		expect.OK(tb, err)
+		l := expect.Of(net.Listen("tcp", "127.0.0.1:0")).OK(tb)
 		port := l.Addr().(*net.TCPAddr).Port
 		l.Close()
 		_, last = s.Do("CONFIG", "SET", "tls-cert-file", pair.Cert, "tls-key-file", pair.Key, "tls-ca-cert-file", ca, "tls-auth-clients", auth, "tls-port", port)

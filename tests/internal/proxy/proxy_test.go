@@ -26,8 +26,7 @@ func start(t *testing.T) (*server.Server, *Proxy) {
 
 func dial(t *testing.T, p *Proxy) *resp.Conn {
 	t.Helper()
-	c, err := resp.Dial(p.Addr(), 30*time.Second)
-	expect.OK(t, err)
+	c := expect.Of(resp.Dial(p.Addr(), 30*time.Second)).OK(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

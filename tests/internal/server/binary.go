@@ -41,8 +41,7 @@ var found = sync.OnceValues(func() ([]Binary, error) {
 // one that fails.
 func Binaries(tb testing.TB) []Binary {
 	tb.Helper()
-	all, err := All()
-	expect.OK(tb, err)
+	all := expect.Of(All()).OK(tb)
 	if testing.Testing() && testing.Short() {
 		name, _, _ := strings.Cut(os.Getenv("HOLDFAST_TEST_SERVERS"), "=")
 		named := slices.IndexFunc(all, func(b Binary) bool { return b.Name == strings.TrimSpace(name) })

@@ -46,8 +46,7 @@ func TestEnding(t *testing.T) {
 	case endFail:
 		t.Fatal("as asked")
 	case endKill:
-		self, err := os.FindProcess(os.Getpid())
-		expect.OK(t, err)
+		self := expect.Of(os.FindProcess(os.Getpid())).OK(t)
 		_ = self.Kill()
 		select {}
 	case endDied:

@@ -228,9 +228,7 @@ func TestAddressesStayInTheirOrder(t *testing.T) {
 				if _, err := d.Run(t.Context(), driver.Call{Script: driver.NewScript("test", "return ''"), Keys: []string{"a"}}); !errors.Is(err, driver.ErrNotSent) {
 					t.Fatal(err)
 				}
-				if !slices.Equal(given, addrs) {
-					t.Errorf("the program's addresses are %q", given)
-				}
+				expect.Same(t, "the program's addresses", given, addrs)
 				expect.Equal(t, "the server is called", d.Addr(), joined)
 			}
 			given[0] = "changed"

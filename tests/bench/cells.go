@@ -103,7 +103,7 @@ func (c *cell) hurry() bool {
 
 // lead is how long everybody waits in a crowd, from the start of a turn until it counts.
 func (c cell) lead() time.Duration {
-	return c.time/4 + time.Duration(c.processes)*6*time.Millisecond
+	return c.time/4 + 100*time.Millisecond + time.Duration(c.processes)*6*time.Millisecond
 }
 
 // merged returns the cell with all goroutines in one process.

@@ -134,7 +134,7 @@ func (e *etcd) start(ctx context.Context, program string) error {
 		cancel()
 	}()
 	if err := answers(ctx, e.endpoint); err != nil {
-		e.end()
+		e.kill()
 		return err
 	}
 	return nil
@@ -158,10 +158,14 @@ func answers(ctx context.Context, endpoint string) error {
 	}
 }
 
-// end kills the server, and removes its data.
-func (e *etcd) end() {
+func (e *etcd) kill() {
 	_ = e.cmd.Process.Kill()
 	<-e.ended
+}
+
+// end kills the server, and removes its data.
+func (e *etcd) end() {
+	e.kill()
 	_ = os.RemoveAll(e.dir)
 }
 

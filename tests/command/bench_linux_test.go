@@ -158,9 +158,7 @@ func TestBenchEndsEarly(t *testing.T) {
 					t.Errorf("the report differs from what was measured until then: %s", &b.stdout)
 				}
 				if c.dies {
-					if said := b.stderr.String(); !strings.Contains(said, s.Addr()+": server is unavailable") {
-						t.Errorf("it says %s", said)
-					}
+					expect.Contains(t, "it says", b.stderr.String(), s.Addr()+": server is unavailable")
 				} else if keys := benchKeys(t, "", s); len(keys) > 0 {
 					t.Errorf("left behind: %v", keys)
 				}

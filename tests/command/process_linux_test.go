@@ -244,9 +244,7 @@ func (r *trial) stderr() string {
 // says requires that holdfast printed want.
 func (r *trial) says(want string) {
 	r.t.Helper()
-	if said := r.stderr(); !strings.Contains(said, want) {
-		r.t.Errorf("said %q, want %q", said, want)
-	}
+	expect.Contains(r.t, "said", r.stderr(), want)
 }
 
 // key returns the lock's key on the server.
@@ -630,9 +628,7 @@ func TestOutputThatNobodyReads(t *testing.T) {
 		r.exits(0)
 		text := strings.Trim(<-said, ".")
 		for _, want := range []string{"acquired", "running", "released", `"outcome":"ran"`} {
-			if !strings.Contains(text, want) {
-				t.Errorf("said %q, want %q", text, want)
-			}
+			expect.Contains(t, "said", text, want)
 		}
 	})
 }

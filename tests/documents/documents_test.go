@@ -227,9 +227,7 @@ func TestConfigurationsRun(t *testing.T) {
 			}
 		}
 	}
-	if lines < 5 {
-		t.Errorf("only %d commands", lines)
-	}
+	expect.AtLeast(t, "commands", lines, 5)
 }
 
 // commands returns the command lines of a crontab, a unit or a manifest. For containers whose image is the command's own, they
@@ -326,9 +324,7 @@ func TestTroubleQuotesTheCode(t *testing.T) {
 			}
 		}
 	}
-	if quotes < 20 {
-		t.Errorf("only %d quotes", quotes)
-	}
+	expect.AtLeast(t, "quotes", quotes, 20)
 }
 
 var (

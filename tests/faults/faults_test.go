@@ -468,9 +468,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, leases))
 		blocker := backend.Acquire(t, w.rival(b.Client(t, nil)))
-		if reply := held.Forward(t); !strings.Contains(reply, "gone") {
-			t.Errorf("the late copy is answered %q", reply)
-		}
+		expect.Contains(t, "the late copy is answered", held.Forward(t), "gone")
 		backend.Waiters(t, w.lock(c), 0)
 		backend.Release(t, blocker)
 		b.Cleaned(t)

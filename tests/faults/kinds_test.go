@@ -113,9 +113,7 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 		for range 10 { // either copy may come first
 			trap := p.Double(running(script.MultiAcquire(), "a"))
 			lease := backend.Acquire(t, all)
-			if reply := trap.Reply(t); !strings.Contains(reply, "granted") {
-				t.Errorf("the second copy is answered %q", reply)
-			}
+			expect.Contains(t, "the second copy is answered", trap.Reply(t), "granted")
 			backend.Release(t, lease)
 			free(t, b, "a", "b", "c")
 		}
@@ -307,9 +305,7 @@ func TestLateCompletionOfALostRun(t *testing.T) {
 		expect.Err(t, "Do", <-failed, holdfast.ErrLost)
 		other := once.New(b.Client(t, nil), "j", once.Slot("w", time.Hour))
 		run, err := other.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
-			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
-				t.Errorf("the late completion is answered %q", reply)
-			}
+			expect.Contains(t, "the late completion is answered", held.Forward(t), "gone")
 			return "second", nil
 		})
 		if err != nil || !run.Here || run.Result != "second" || run.Try != 2 {

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -67,9 +66,7 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 	expect.Err(t, "CountDown", l.CountDown(t.Context()), nil)
 	want--
 	left(t, l, want)
-	if reply := late.Forward(t); !strings.Contains(reply, "counted") {
-		t.Errorf("the late copy is answered %q", reply)
-	}
+	expect.Contains(t, "the late copy is answered", late.Forward(t), "counted")
 	left(t, l, want)
 
 	expect.OK(t, l.Reset(t.Context()))
@@ -203,9 +200,7 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	arrived(t, b, "1")
 	lost = p.LoseReply(running(script.BarrierAwait(), "a"), proxy.Cut) // of the last party
 	wantPhase(t, 3, arrive(t.Context(), one), second)
-	if reply := lost.Reply(t); !strings.Contains(reply, "tripped") {
-		t.Errorf("the lost reply was %q", reply)
-	}
+	expect.Contains(t, "the lost reply", lost.Reply(t), "tripped")
 
 	late := p.Hold(running(script.BarrierAwait(), "a"), proxy.Cut)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -215,9 +210,7 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	cancel()
 	wantPhase(t, 0, first)
 	arrived(t, b, "0")
-	if reply := late.Forward(t); !strings.Contains(reply, "stale") {
-		t.Errorf("the late copy is answered %q", reply)
-	}
+	expect.Contains(t, "the late copy is answered", late.Forward(t), "stale")
 	arrived(t, b, "0")
 	first = arrive(t.Context(), one)
 	arrived(t, b, "1")

@@ -160,7 +160,7 @@ func TestBusyScript(t *testing.T) {
 			return err != nil && strings.HasPrefix(err.Error(), "BUSY")
 		})
 		begun := time.Now()
-		_, err = c.Mutex("a").Acquire(t.Context())
+		_, err := c.Mutex("a").Acquire(t.Context())
 		if !backend.HasCode(err, "BUSY") || errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Acquire: %v", err)
 		}

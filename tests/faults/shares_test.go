@@ -69,9 +69,7 @@ func TestLostRepliesToChangesOfMode(t *testing.T) {
 	lossy := func(by change, lease *holdfast.Lease) *holdfast.Lease {
 		trap := p.LoseReply(running(script.ShareWeigh(), "a"), proxy.Cut)
 		next := changed(t, by, lease)
-		if lost := trap.Reply(t); !strings.Contains(lost, "weighed") {
-			t.Errorf("the lost reply was %q", lost)
-		}
+		expect.Contains(t, "the lost reply", trap.Reply(t), "weighed")
 		return next
 	}
 	writer := lossy(rw.TryUpgrade, reader)

@@ -178,9 +178,7 @@ func TestAVoteComesAfterItsRelease(t *testing.T) {
 		lease := acquire(t, l)
 		held.Wait(t)
 		time.Sleep(100 * time.Millisecond)
-		if reply := held.Forward(t); !strings.Contains(reply, "\r\n*6\r\n+OK\r\n") {
-			t.Errorf("the node has not set it: %q", reply)
-		}
+		expect.Contains(t, "the node has not set it", held.Forward(t), "\r\n*6\r\n+OK\r\n")
 		backend.Eventually(t, "it is released", func() bool {
 			set, err := s.nodes[1].Do("EXISTS", "holdfast:{q}")
 			return set == int64(0) && err == nil

@@ -380,9 +380,7 @@ func TestAPromiseSparesAMessage(t *testing.T) {
 			c.lay(b)
 			b.run(release, "", "A", "", 0, "", "")
 			text := messages()
-			if !strings.Contains(text, "hf2 grant B ") {
-				t.Errorf("the next holder was not told: %q", text)
-			}
+			expect.Contains(t, "the next holder was not told", text, "hf2 grant B ")
 			expect.Equal(t, fmt.Sprintf("a promise to look in %d ms is told in %q", by-now, text), strings.Contains(text, "hf2 standby D "), told)
 			if want := "hf2:B:"; !strings.HasPrefix(b.read(), want) || !strings.HasSuffix(b.read(), ":"+info+"+") {
 				t.Errorf("the lock is %q", b.read())

@@ -125,9 +125,7 @@ func (l shares) held(tokens ...string) {
 		got = append(got, token)
 	}
 	slices.Sort(got)
-	if !slices.Equal(got, tokens) {
-		l.t.Errorf("%q hold the lock, want %q", got, tokens)
-	}
+	expect.Same(l.t, "tokens that hold the lock", got, tokens)
 }
 
 // lasts requires that a hold lasts for ms, and the lock at least as long.
@@ -646,9 +644,7 @@ func TestSharesOutOfMemory(t *testing.T) {
 		l.acquire("t", "B", 1)
 		limit := func(memory string) { b.configure("maxmemory", memory) }
 		limit("1")
-		if got := l.acquire("t", "C", 1); !strings.Contains(got, "OOM") {
-			t.Errorf("an acquire is answered %q", got)
-		}
+		expect.Contains(t, "an acquire is answered", l.acquire("t", "C", 1), "OOM")
 		b.expect("renewed T P 0 0", l.renew("B", 60000, 0))
 		l.past(over)
 		b.expect("renewed T P 0 0", l.renew("A", 60000, 0))

@@ -156,9 +156,7 @@ func (w *watching) wants(when string, want ...string) {
 	slices.SortStableFunc(got, func(a, b string) int {
 		return strings.Compare(a[strings.Index(a, " "):], b[strings.Index(b, " "):])
 	})
-	if !slices.Equal(got, want) {
-		w.t.Errorf("%s: the events are %q, want %q", when, got, want)
-	}
+	expect.Same(w.t, when+": the events", got, want)
 	for len(w.errs) > 0 {
 		w.t.Errorf("%s: %v", when, <-w.errs)
 	}

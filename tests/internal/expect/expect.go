@@ -4,6 +4,8 @@ package expect
 import (
 	"cmp"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -47,6 +49,22 @@ func Equal[T comparable](tb testing.TB, what string, got, want T) {
 	tb.Helper()
 	if got != want {
 		tb.Errorf("%s: %v; want %v", what, got, want)
+	}
+}
+
+// Same requires that a list has what was wanted, in this order.
+func Same[T comparable](tb testing.TB, what string, got, want []T) {
+	tb.Helper()
+	if !slices.Equal(got, want) {
+		tb.Errorf("%s: %v; want %v", what, got, want)
+	}
+}
+
+// Contains requires that a text contains what was wanted.
+func Contains(tb testing.TB, what, got, want string) {
+	tb.Helper()
+	if !strings.Contains(got, want) {
+		tb.Errorf("%s: %q; want %q in it", what, got, want)
 	}
 }
 

@@ -5,9 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -41,9 +39,7 @@ func TestOnlyAProcessThatStoodStillIsExcused(t *testing.T) {
 	if !Stalled(began) {
 		t.Error("the process stood still, and nobody saw it")
 	}
-	if report := Report(began); !strings.Contains(report, "stood still for ") {
-		t.Errorf("the report does not say that it stood still: %s", report)
-	}
+	expect.Contains(t, "the report does not say that it stood still", Report(began), "stood still for ")
 	for range 5 { // a stall may happen
 		if !Stalled(time.Now()) {
 			return
@@ -135,9 +131,7 @@ func TestAnAttemptIsATestOfItsOwn(t *testing.T) {
 	if err == nil || err.Error() != "from a goroutine\nat the end" {
 		t.Errorf("it fails with %q", err)
 	}
-	if !slices.Equal(order, []string{"last", "first"}) {
-		t.Errorf("the cleanups ran as %q", order)
-	}
+	expect.Same(t, "the cleanups ran as", order, []string{"last", "first"})
 	if err := try(t, 1, func(t testing.TB) { t.Log(t.Name()) }); err != nil || t.Failed() {
 		t.Errorf("one that does not fail: %v", err)
 	}

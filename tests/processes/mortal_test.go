@@ -133,6 +133,8 @@ func light(t *testing.T) string {
 
 // Fault: A crowd of processes wants one lock, and half of it is killed on the way to the queue, in it, when its turn
 // comes or with the lock. The other half gets the lock in the order of the queue.
+//
+// Bug: A dead head of the queue stalls those behind it.
 func TestACrowdThatDies(t *testing.T) {
 	program, each := os.Args[0], backend.EachReal // it mostly waits for leases of the dead to end
 	if soak.Long() {

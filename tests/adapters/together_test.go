@@ -35,7 +35,7 @@ type outcome struct {
 }
 
 // evalAll makes a driver run calls, and returns their outcomes, each of which must be reported once.
-func evalAll(t *testing.T, ctx context.Context, d drivertest.Driver, calls []driver.Call, urgent bool) []outcome {
+func evalAll(t *testing.T, ctx context.Context, d drivertest.Driver, calls []driver.Call) []outcome {
 	t.Helper()
 	var mu sync.Mutex
 	all, times := make([]outcome, len(calls)), make([]int, len(calls))
@@ -219,34 +219,34 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 				expect.OK(t, expect.ErrOf(from.Do("SET", all[divided]+"here", "0")))
 				c.StartMove(slot(divided), to)
 				var refused int64
-				for round, urgent := range []bool{false, true} {
+				for round := range 2 {
 					c.StartMove(slot(moved[round]), to).Finish()
 					calls := counts(all)
-					calls[unloaded].Script = driver.NewScript("test", count.Source+fmt.Sprintf(" .. '' -- %v", urgent))
+					calls[unloaded].Script = driver.NewScript("test", count.Source+fmt.Sprintf(" .. '' -- %d", round))
 					calls[wrong].Script = driver.NewScript("test", "return redis.error_reply('WRONGTYPE by hand')")
 					calls[divided].Keys = []string{all[divided] + "here", all[divided]}
 					before := from.Rejections()["evalsha"]
-					for i, got := range evalAll(t, t.Context(), d, calls, urgent) {
+					for i, got := range evalAll(t, t.Context(), d, calls) {
 						var reply driver.ReplyError
 						told := errors.As(got.err, &reply)
 						switch i {
 						case wrong:
 							if !told || !strings.HasPrefix(string(reply), "WRONGTYPE") {
-								t.Errorf("urgent %v: a script's error is %q, %v", urgent, got.reply, got.err)
+								t.Errorf("round %d: a script's error is %q, %v", round, got.reply, got.err)
 							}
 						case divided:
 							if !told || !strings.HasPrefix(string(reply), "TRYAGAIN") {
-								t.Errorf("urgent %v: of keys that are not all there is told %q, %v", urgent, got.reply, got.err)
+								t.Errorf("round %d: of keys that are not all there is told %q, %v", round, got.reply, got.err)
 							}
 						default:
 							if want := fmt.Sprint("run ", round+1); got.reply != want || got.err != nil {
-								t.Errorf("urgent %v: call %d: %q, %v; want %q", urgent, i, got.reply, got.err, want)
+								t.Errorf("round %d: call %d: %q, %v; want %q", round, i, got.reply, got.err, want)
 							}
 						}
 					}
 					n := from.Rejections()["evalsha"] - before
 					if n < 2 {
-						t.Errorf("urgent %v: %d scripts were refused; want those of the two slots on the move", urgent, n)
+						t.Errorf("round %d: %d scripts were refused; want those of the two slots on the move", round, n)
 					}
 					refused += n
 				}
@@ -272,42 +272,35 @@ func TestRunAllOnAConnectionThatBreaks(t *testing.T) {
 				p := proxy.New(t, nodes[0].Addr())
 				d := a.cluster(t, addrsOf(nodes), through(p, nodes[0]))
 				warm(t, d)
-				for _, urgent := range []bool{false, true} {
-					all := keysOf(0, 24)
-					if urgent {
-						all = all[12:]
-					} else {
-						all = all[:12]
+				all := keysOf(0, 12)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				trap := p.LoseReply(proxy.Containing("evalsha", all[5]), after)
+				began := time.Now()
+				told := evalAll(t, ctx, d, counts(all))
+				if took := time.Since(began); took > 12*time.Second+machine.HeldUp(began) {
+					t.Errorf("it took %s\n%s", took, machine.Report(began))
+				}
+				trap.Wait(t)
+				lost := 0
+				for i, got := range told {
+					n := runs(t, nodes[0], all[i])
+					switch {
+					case got.err == nil && (got.reply != "run 1" || n != "1"):
+						t.Errorf("call %d ran %s times, and is answered %q", i, n, got.reply)
+					case n != "0" && n != "1":
+						t.Errorf("call %d ran %s times", i, n)
+					case errors.Is(got.err, driver.ErrNotSent):
+						t.Errorf("call %d is said not to be sent: %v", i, got.err)
+					case i == 5 && got.err == nil:
+						t.Errorf("the call whose reply was lost is answered %q", got.reply)
 					}
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-					defer cancel()
-					trap := p.LoseReply(proxy.Containing("evalsha", all[5]), after)
-					began := time.Now()
-					told := evalAll(t, ctx, d, counts(all), urgent)
-					if took := time.Since(began); took > 12*time.Second+machine.HeldUp(began) {
-						t.Errorf("urgent %v: it took %s\n%s", urgent, took, machine.Report(began))
+					if n == "1" && got.err != nil {
+						lost++
 					}
-					trap.Wait(t)
-					lost := 0
-					for i, got := range told {
-						n := runs(t, nodes[0], all[i])
-						switch {
-						case got.err == nil && (got.reply != "run 1" || n != "1"):
-							t.Errorf("urgent %v: call %d ran %s times, and is answered %q", urgent, i, n, got.reply)
-						case n != "0" && n != "1":
-							t.Errorf("urgent %v: call %d ran %s times", urgent, i, n)
-						case errors.Is(got.err, driver.ErrNotSent):
-							t.Errorf("urgent %v: call %d is said not to be sent: %v", urgent, i, got.err)
-						case i == 5 && got.err == nil:
-							t.Errorf("urgent %v: the call whose reply was lost is answered %q", urgent, got.reply)
-						}
-						if n == "1" && got.err != nil {
-							lost++
-						}
-					}
-					if lost == 0 {
-						t.Errorf("urgent %v: no script ran whose reply was lost", urgent)
-					}
+				}
+				if lost == 0 {
+					t.Error("no script ran whose reply was lost")
 				}
 			})
 		}
@@ -343,22 +336,20 @@ func TestRunAllWithoutAConnection(t *testing.T) {
 		away.Store(true)
 		p.Cut()
 		all := keysOf(0, 5)
-		for _, urgent := range []bool{false, true} {
-			backend.Eventually(t, "all are said not to be sent", func() bool {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				unsent := 0
-				for _, got := range evalAll(t, ctx, d, counts(all), urgent) {
-					if got.err == nil {
-						t.Fatalf("urgent %v: answered %q", urgent, got.reply)
-					}
-					if errors.Is(got.err, driver.ErrNotSent) {
-						unsent++
-					}
+		backend.Eventually(t, "all are said not to be sent", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			unsent := 0
+			for _, got := range evalAll(t, ctx, d, counts(all)) {
+				if got.err == nil {
+					t.Fatalf("answered %q", got.reply)
 				}
-				return unsent == len(all)
-			})
-		}
+				if errors.Is(got.err, driver.ErrNotSent) {
+					unsent++
+				}
+			}
+			return unsent == len(all)
+		})
 		for _, key := range all {
 			if n := runs(t, nodes[0], key); n != "0" {
 				t.Errorf("%s: a script that was not sent ran %s times", key, n)
@@ -373,12 +364,10 @@ func TestRunAllWithAWrongPassword(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	d := goRedis(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "nobody", Password: "wrong"}))
 	t.Cleanup(func() { _ = d.Close() })
-	for _, urgent := range []bool{false, true} {
-		for i, got := range evalAll(t, t.Context(), d, counts(keysOf(0, 3)), urgent) {
-			var reply driver.ReplyError
-			if !errors.As(got.err, &reply) || !strings.HasPrefix(string(reply), "WRONGPASS") {
-				t.Errorf("urgent %v: call %d: %q, %#v", urgent, i, got.reply, got.err)
-			}
+	for i, got := range evalAll(t, t.Context(), d, counts(keysOf(0, 3))) {
+		var reply driver.ReplyError
+		if !errors.As(got.err, &reply) || !strings.HasPrefix(string(reply), "WRONGPASS") {
+			t.Errorf("call %d: %q, %#v", i, got.reply, got.err)
 		}
 	}
 }
@@ -458,7 +447,7 @@ func TestRunAllOfAClusterThatWasNeverReached(t *testing.T) {
 			d := a(t, options{addrs: []string{nobody}, isCluster: true})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			for i, told := range evalAll(t, ctx, d, counts([]string{"{a}1", "{a}2"}), false) {
+			for i, told := range evalAll(t, ctx, d, counts([]string{"{a}1", "{a}2"})) {
 				if told.err == nil {
 					t.Errorf("call %d: %q", i, told.reply)
 				}

@@ -142,8 +142,7 @@ func while(tb testing.TB, s *server.Server, f func()) (l load) {
 	tb.Helper()
 	do := func(args ...any) any {
 		tb.Helper()
-		reply := expect.Of(s.Do(args...)).OK(tb)
-		return reply
+		return expect.Of(s.Do(args...)).OK(tb)
 	}
 	do("CONFIG", "SET", "slowlog-log-slower-than", shortestLogged.Microseconds(), "slowlog-max-len", 100_000)
 	do("SLOWLOG", "RESET")

@@ -2,7 +2,6 @@ package behaviour
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -11,8 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
-
-var errBroken = errors.New("broken")
 
 // mustNotRun is a run that must not happen.
 func mustNotRun(t testing.TB) func(context.Context, *holdfast.Lease) (string, error) {

@@ -29,8 +29,7 @@ func detach(t testing.TB, lease *holdfast.Lease) (ticket holdfast.Ticket) {
 // adopt adopts a lock, or fails the test.
 func adopt(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, opts ...holdfast.MutexOption) *holdfast.Lease {
 	t.Helper()
-	lease := expect.Of(c.Adopt(t.Context(), ticket, opts...)).OK(t)
-	return lease
+	return expect.Of(c.Adopt(t.Context(), ticket, opts...)).OK(t)
 }
 
 // used requires that the ticket is no longer valid.

@@ -274,6 +274,5 @@ func queries(t *testing.T) map[string]string {
 func deployed(t *testing.T, name string) []byte {
 	t.Helper()
 	here := expect.Of(os.Getwd()).OK(t)
-	text := expect.Of(os.ReadFile(here + "/../../deploy/" + name)).OK(t)
-	return text
+	return expect.Of(os.ReadFile(here + "/../../deploy/" + name)).OK(t)
 }

@@ -56,8 +56,7 @@ func uptime(t testing.TB) time.Duration {
 
 func seconds(t testing.TB, text string) time.Duration {
 	t.Helper()
-	d := expect.Of(time.ParseDuration(text + "s")).OK(t)
-	return d
+	return expect.Of(time.ParseDuration(text + "s")).OK(t)
 }
 
 // moment returns the latest time that a job has recorded in that file, or 0.

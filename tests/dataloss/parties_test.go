@@ -164,8 +164,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 // detach detaches a lease, or fails the test.
 func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
 	t.Helper()
-	ticket := expect.Of(lease.Detach(t.Context(), ttl)).OK(t)
-	return ticket
+	return expect.Of(lease.Detach(t.Context(), ttl)).OK(t)
 }
 
 // Fault: A ticket is to be adopted in quarantine. It is refused, since somebody may have adopted the lock before the

@@ -86,8 +86,7 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	c, other := through(t, p, patient), b.Client(t, nil)
 	l, seen := latch.New(c, "a", 2, holdfast.TTL(time.Minute)), latch.New(other, "a", 2)
 	join := func() *latch.Party {
-		party := expect.Of(l.Register(t.Context())).OK(t)
-		return party
+		return expect.Of(l.Register(t.Context())).OK(t)
 	}
 	if err := join().CountDown(t.Context()); err != nil { // the server has the scripts from now on
 		t.Fatal(err)
@@ -140,8 +139,7 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 
 func join(t *testing.T, b *barrier.Barrier) *barrier.Party {
 	t.Helper()
-	party := expect.Of(b.Join(t.Context())).OK(t)
-	return party
+	return expect.Of(b.Join(t.Context())).OK(t)
 }
 
 // arrive awaits in a goroutine.

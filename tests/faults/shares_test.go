@@ -20,8 +20,7 @@ type change = func(context.Context, *holdfast.Lease) (*holdfast.Lease, error)
 // changed changes the mode of a lease.
 func changed(t *testing.T, by change, lease *holdfast.Lease) *holdfast.Lease {
 	t.Helper()
-	next := expect.Of(by(t.Context(), lease)).OK(t)
-	return next
+	return expect.Of(by(t.Context(), lease)).OK(t)
 }
 
 // Fault: A copy of a downgrade or an upgrade comes when its lease has changed back, with the same token. It changes nothing: it makes no

@@ -200,8 +200,7 @@ func (r *rival) turns(t *testing.T, last time.Duration) []history.Event {
 
 func number(t *testing.T, digits string) int64 {
 	t.Helper()
-	n := expect.Of(strconv.ParseInt(digits, 10, 64)).OK(t)
-	return n
+	return expect.Of(strconv.ParseInt(digits, 10, 64)).OK(t)
 }
 
 // roleVariable makes the test binary a holder instead of running tests.

@@ -127,8 +127,7 @@ func TestEveryPlaceHasItsMutant(t *testing.T) {
 func places(t *testing.T) map[string]string {
 	t.Helper()
 	expect.OK(t, inputs.In("../.."))
-	places := expect.Of(overlay.Places()).OK(t)
-	return places
+	return expect.Of(overlay.Places()).OK(t)
 }
 
 func declares(t *testing.T, folder, test string) bool {
@@ -180,8 +179,7 @@ func (s scripts) assembled(t *testing.T) map[string]string {
 	for file, text := range s {
 		tree[strings.TrimPrefix(file, scriptFolder)] = &fstest.MapFile{Data: []byte(text)}
 	}
-	sources := expect.Of(script.Assemble(tree)).OK(t)
-	return sources
+	return expect.Of(script.Assemble(tree)).OK(t)
 }
 
 // provided are the names that servers give to scripts.

@@ -115,8 +115,7 @@ func (m *member) events(t *testing.T) []history.Event {
 	m.mu.Lock()
 	text := bytes.Clone(m.said.Bytes())
 	m.mu.Unlock()
-	events := expect.Of(history.Read(bytes.NewReader(text[:bytes.LastIndexByte(text, '\n')+1]))).OK(t)
-	return events
+	return expect.Of(history.Read(bytes.NewReader(text[:bytes.LastIndexByte(text, '\n')+1]))).OK(t)
 }
 
 // end ends the member, and requires that it ends without an error.

@@ -210,8 +210,7 @@ func (d *liar) begin(t *testing.T, server drivertest.Driver, cfg *holdfast.Confi
 	t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
 	d.down, d.end = context.WithCancel(context.Background())
 	t.Cleanup(d.end)
-	c := expect.Of(holdfast.New(server, cfg)).OK(t)
-	return c
+	return expect.Of(holdfast.New(server, cfg)).OK(t)
 }
 
 // lie makes a client work with a server that answers like this. It checks that the client does not panic, hang

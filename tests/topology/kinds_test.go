@@ -112,8 +112,7 @@ func (p *play) adopts(after string) {
 // join joins the barrier. The party leaves when it has passed both phases.
 func (p *play) join() *barrier.Party {
 	p.t.Helper()
-	party := expect.Of(p.barrier.Join(p.t.Context())).OK(p.t)
-	return party
+	return expect.Of(p.barrier.Join(p.t.Context())).OK(p.t)
 }
 
 func (p *play) meets(open opener) {

@@ -43,8 +43,7 @@ func (q *majority) locks(owner string) *quorum.Quorum {
 		cfg := &holdfast.Config{Identity: owner, Strict: true, TTL: 30 * time.Second, CommandTimeout: 6 * time.Second, RetryTimeout: time.Second}
 		clients = append(clients, b.Client(q.tb, cfg))
 	}
-	locks := expect.Of(quorum.New(clients, &quorum.Config{NodeTimeout: 5 * time.Second})).OK(q.tb)
-	return locks
+	return expect.Of(quorum.New(clients, &quorum.Config{NodeTimeout: 5 * time.Second})).OK(q.tb)
 }
 
 // hold acquires a lock, until the test ends.

@@ -85,8 +85,7 @@ func (s *stage) grant(name string) string {
 
 func (s *stage) status(name string) holdfast.Status {
 	s.tb.Helper()
-	status := expect.Of(s.client.Mutex(name).Status(s.tb.Context())).OK(s.tb)
-	return status
+	return expect.Of(s.client.Mutex(name).Status(s.tb.Context())).OK(s.tb)
 }
 
 // wait lets a lock be waited for by another client, which then holds it, until letGo or the test's end.

@@ -63,8 +63,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		join := func(wrap func(drivertest.Driver) drivertest.Driver, opts ...barrier.Option) *barrier.Party {
-			party := expect.Of(barrier.New(client(t, srv, wrap), "b", 2, opts...).Join(t.Context())).OK(t)
-			return party
+			return expect.Of(barrier.New(client(t, srv, wrap), "b", 2, opts...).Join(t.Context())).OK(t)
 		}
 		one := join(deaf)
 		began := time.Now()

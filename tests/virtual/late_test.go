@@ -25,8 +25,7 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := server(t, srv)
 		eval := func(s script.Script, args ...any) string {
-			reply := expect.Of(rdb.Eval(t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()).OK(t)
-			return reply
+			return expect.Of(rdb.Eval(t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()).OK(t)
 		}
 		now := expect.Of(rdb.Time(t.Context()).Result()).OK(t)
 		notAfter := now.UnixMicro() // it stays that time, as nobody sleeps

@@ -61,15 +61,13 @@ var errNoAnswer = context.DeadlineExceeded // as a driver returns it: the reques
 // detach detaches a lease.
 func detach(t *testing.T, l *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
 	t.Helper()
-	ticket := expect.Of(l.Detach(t.Context(), ttl)).OK(t)
-	return ticket
+	return expect.Of(l.Detach(t.Context(), ttl)).OK(t)
 }
 
 // adopt adopts a lock.
 func adopt(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket) *holdfast.Lease {
 	t.Helper()
-	heir := expect.Of(c.Adopt(t.Context(), ticket)).OK(t)
-	return heir
+	return expect.Of(c.Adopt(t.Context(), ticket)).OK(t)
 }
 
 // free requires that nobody holds the lock "a".
@@ -81,8 +79,7 @@ func free(t *testing.T, srv *holdfasttest.Server) {
 // isHeld reports whether the lock "a" is held.
 func isHeld(t *testing.T, c *holdfast.Client) bool {
 	t.Helper()
-	held := expect.Of(backend.IsHeld(t.Context(), c.Mutex("a"))).OK(t)
-	return held
+	return expect.Of(backend.IsHeld(t.Context(), c.Mutex("a"))).OK(t)
 }
 
 // Once a lease is detached, its process neither renews nor releases it, nor hands it to its own goroutines. When the

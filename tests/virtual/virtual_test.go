@@ -181,8 +181,7 @@ func left(t *testing.T, srv *holdfasttest.Server, name string) time.Duration {
 
 func acquire(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 	t.Helper()
-	lease := expect.Of(l.Acquire(t.Context())).OK(t)
-	return lease
+	return expect.Of(l.Acquire(t.Context())).OK(t)
 }
 
 func release(t *testing.T, l *holdfast.Lease) {

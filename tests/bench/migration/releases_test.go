@@ -110,8 +110,7 @@ func quorumOf(t *testing.T, addrs []string) *quorum.Quorum {
 	for _, addr := range addrs {
 		nodes = append(nodes, client(t, addr, &holdfast.Config{Strict: true}))
 	}
-	q := expect.Of(quorum.New(nodes, nil)).OK(t)
-	return q
+	return expect.Of(quorum.New(nodes, nil)).OK(t)
 }
 
 func client(t *testing.T, addr string, cfg *holdfast.Config) *holdfast.Client {

@@ -74,8 +74,7 @@ func (a *Authority) Pool() *x509.CertPool {
 // Load loads the pair for a client or a server.
 func (p Pair) Load(tb testing.TB) tls.Certificate {
 	tb.Helper()
-	c := expect.Of(tls.LoadX509KeyPair(p.Cert, p.Key)).OK(tb)
-	return c
+	return expect.Of(tls.LoadX509KeyPair(p.Cert, p.Key)).OK(tb)
 }
 
 func template(name string, until time.Time) *x509.Certificate {
@@ -90,8 +89,7 @@ func template(name string, until time.Time) *x509.Certificate {
 
 func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	tb.Helper()
-	key := expect.Of(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).OK(tb)
-	return key
+	return expect.Of(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).OK(tb)
 }
 
 func write(tb testing.TB, kind string, der []byte) string {

@@ -18,7 +18,7 @@ export TESTFLAGS
 # How long "make soak" looks for what may go wrong; what it counts takes its time.
 SOAK ?= 10m
 
-# Further flags of the bench, such as BENCH='-cells held -full'; BENCH=-help lists them.
+# Further flags of the bench, such as BENCH='-cells held -rounds 3'; BENCH=-help lists them.
 BENCH ?=
 
 .DEFAULT_GOAL := help

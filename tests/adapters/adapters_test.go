@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -146,10 +147,7 @@ func direct(ctx context.Context, addr string) (net.Conn, error) {
 // machine; a command that hangs is repeated.
 func client(t *testing.T, d drivertest.Driver) *holdfast.Client {
 	t.Helper()
-	c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 30 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Of(holdfast.New(d, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 30 * time.Second})).OK(t)
 	backend.CloseWith(t, c)
 	return c
 }
@@ -230,17 +228,11 @@ func TestAddressesStayInTheirOrder(t *testing.T) {
 				if _, err := d.Run(t.Context(), driver.Call{Script: driver.NewScript("test", "return ''"), Keys: []string{"a"}}); !errors.Is(err, driver.ErrNotSent) {
 					t.Fatal(err)
 				}
-				if !slices.Equal(given, addrs) {
-					t.Errorf("the program's addresses are %q", given)
-				}
-				if d.Addr() != joined {
-					t.Errorf("the server is called %q", d.Addr())
-				}
+				expect.Same(t, "the program's addresses", given, addrs)
+				expect.Equal(t, "the server is called", d.Addr(), joined)
 			}
 			given[0] = "changed"
-			if d.Addr() != joined {
-				t.Errorf("the server is called %q", d.Addr())
-			}
+			expect.Equal(t, "the server is called", d.Addr(), joined)
 		})
 	}
 }
@@ -256,9 +248,7 @@ func TestScriptIsSentOnce(t *testing.T) {
 		count := driver.NewScript("test", "return tostring(redis.call('INCR', KEYS[1]))")
 		for _, urgent := range []bool{false, true} {
 			key := fmt.Sprint("count-", urgent)
-			if _, err := d.Run(t.Context(), driver.Call{Script: count, Keys: []string{key}, Urgent: urgent}); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, expect.ErrOf(d.Run(t.Context(), driver.Call{Script: count, Keys: []string{key}, Urgent: urgent})))
 			trap := p.LoseReply(proxy.Containing("evalsha", key), proxy.Cut)
 			_, err := d.Run(t.Context(), driver.Call{Script: count, Keys: []string{key}, Urgent: urgent})
 			if err == nil || errors.Is(err, driver.ErrNotSent) {
@@ -281,9 +271,7 @@ func TestHangingConnectionIsGivenUp(t *testing.T) {
 		c := client(t, a.single(t, 3, to(p.Addr())))
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
 		trap := p.LoseReply(proxy.Containing("120000"), proxy.Hang) // the TTL that Extend asks for
-		if err := lease.Extend(t.Context(), 2*time.Minute); err != nil {
-			t.Errorf("Extend: %v", err)
-		}
+		expect.Err(t, "Extend", lease.Extend(t.Context(), 2*time.Minute), nil)
 		trap.Wait(t)
 		backend.Release(t, lease)
 	})
@@ -305,9 +293,7 @@ func TestSentinel(t *testing.T) {
 			g := server.StartSentinel(t, server.One(t))
 			c := client(t, adapters[name](t, options{addrs: []string{g.Sentinel.Addr()}, master: g.Name}))
 			lease := backend.Acquire(t, c.Mutex("a"))
-			if _, err := g.Master.Do("GET", "holdfast:{a}"); err != nil {
-				t.Error(err)
-			}
+			expect.Err(t, "Do", expect.ErrOf(g.Master.Do("GET", "holdfast:{a}")), nil)
 			backend.Release(t, lease)
 		})
 	}
@@ -324,9 +310,7 @@ func TestMasterThatWasDemotedIsLeft(t *testing.T) {
 				old, heir := server.Start(t, bin), server.Start(t, bin)
 				follow := func(s *server.Server, host, port string) {
 					t.Helper()
-					if _, err := s.Do("REPLICAOF", host, port); err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, expect.ErrOf(s.Do("REPLICAOF", host, port)))
 				}
 				host, port, _ := net.SplitHostPort(old.Addr())
 				follow(heir, host, port)
@@ -341,9 +325,7 @@ func TestMasterThatWasDemotedIsLeft(t *testing.T) {
 				master.Store(heir)
 
 				backend.Release(t, backend.Acquire(t, c.Mutex("a")))
-				if err := held.Extend(t.Context(), time.Minute); err != nil {
-					t.Errorf("Extend: %v", err)
-				}
+				expect.Err(t, "Extend", held.Extend(t.Context(), time.Minute), nil)
 				backend.Release(t, held)
 			})
 		}

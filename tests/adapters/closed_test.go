@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -59,9 +60,7 @@ func TestGoRedisIsClosedBeforeTheDriver(t *testing.T) {
 						}
 					}
 				}
-				if err := rdb.Close(); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, rdb.Close())
 				for _, c := range []driver.Call{{}, {Urgent: true, Renews: true}} {
 					for way, err := range errorsOf(d, c) {
 						if !errors.Is(err, driver.ErrClientClosed) || !errors.Is(err, driver.ErrNotSent) {
@@ -90,12 +89,8 @@ func TestGoRedisIsClosedBeforeItsConnections(t *testing.T) {
 	d := goRedis(t, rdb)
 	t.Cleanup(func() { _ = d.Close() })
 	connector := d.(driver.Connector)
-	if err := connector.Ready(); err != nil {
-		t.Fatal(err)
-	}
-	if err := rdb.Close(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, connector.Ready())
+	expect.OK(t, rdb.Close())
 	backend.Eventually(t, "it is not ready", func() bool { return errors.Is(connector.Ready(), driver.ErrClientClosed) })
 }
 
@@ -138,9 +133,7 @@ func TestRenewalsOverAGoRedisClientWithoutConnections(t *testing.T) {
 	d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
 	t.Cleanup(func() { _ = d.Close() })
 	for way, err := range errorsOf(d, driver.Call{Urgent: true, Renews: true}) {
-		if err != nil {
-			t.Errorf("%s: %v", way, err)
-		}
+		expect.Err(t, way, err, nil)
 	}
 	if n, stats := count.seen.Load(), rdb.PoolStats(); n != 0 || stats.TotalConns != 0 {
 		t.Errorf("hooks and limiter were called %d times; the client has %d connections", n, stats.TotalConns)
@@ -155,10 +148,7 @@ func TestHooksSeeAcquires(t *testing.T) {
 		o.Addr = s.Addr()
 		rdb := redis.NewClient(&o)
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfastgoredis.New(rdb, &holdfast.Config{ViaClient: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := expect.Of(holdfastgoredis.New(rdb, &holdfast.Config{ViaClient: true})).OK(t)
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
 		var count counting
 		rdb.AddHook(&count)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/pki"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -75,9 +76,7 @@ func TestAServerOfAnotherProtocol(t *testing.T) {
 	t.Cleanup(s.Close)
 	each(t, func(t *testing.T, a adapter) {
 		c, err := holdfast.New(a.single(t, 3, to(s.Listener.Addr().String())), &holdfast.Config{CommandTimeout: time.Minute, RetryTimeout: 5 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		backend.CloseWith(t, c)
 		if err := c.Ping(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), " (is it a Redis or Valkey server, ") {
 			t.Errorf("it says: %v", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -27,10 +28,7 @@ func follower(t *testing.T, adapter, master string, sentinels []string) driverte
 func patient(t *testing.T, d drivertest.Driver, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
 	cfg.CommandTimeout, cfg.RetryTimeout = time.Minute, time.Hour
-	c, err := holdfast.New(d, &cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Of(holdfast.New(d, &cfg)).OK(t)
 	backend.CloseWith(t, c)
 	return c
 }

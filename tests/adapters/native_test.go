@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -94,14 +95,10 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 		return backend.Acquire(t, c.Mutex("a", append(opts, holdfast.TTL(time.Minute), holdfast.NoRenew())...))
 	}
 	lease := acquire(holdfast.Meta("job", "a:b {}\" é"))
-	if err := lease.Extend(ctx, 2*time.Minute); err != nil {
-		t.Error(err)
-	}
+	expect.Err(t, "Extend", lease.Extend(ctx, 2*time.Minute), nil)
 	backend.Release(t, lease)
 	backend.Release(t, lease) // again
-	if n := rdb.Exists(ctx, key).Val(); n != 0 {
-		t.Error("a lock is not deleted")
-	}
+	expect.Equal(t, "a lock is not deleted", rdb.Exists(ctx, key).Val(), 0)
 
 	lease = acquire()
 	waiting := backend.Start(t, other.Mutex("a"))
@@ -123,9 +120,7 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 		if err := lease.Release(ctx); !errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrAmbiguous) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if got := rdb.Get(ctx, key).Val(); got != value {
-			t.Errorf("%s: the value is %q", what, got)
-		}
+		expect.Equal(t, what+": the value", rdb.Get(ctx, key).Val(), value)
 		rdb.Del(ctx, key)
 		backend.Release(t, acquire())
 	}

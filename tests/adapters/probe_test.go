@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -24,9 +25,7 @@ func TestAProbeIsOneRoundTrip(t *testing.T) {
 				g, b := &gate{}, backend.One(t)
 				d := a.single(t, protocol, func(ctx context.Context) (net.Conn, error) { return g.watch(b.Dial(ctx)) })
 				t.Cleanup(func() { _ = d.Close() })
-				if _, err := d.Run(t.Context(), driver.Call{Script: count, Keys: []string{"warm"}}); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, expect.ErrOf(d.Run(t.Context(), driver.Call{Script: count, Keys: []string{"warm"}})))
 				g.probe(t, d)
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -68,9 +69,7 @@ func urgentAmongWaiting(t *testing.T, a adapter) (seen bool) {
 	for range cap(urgent) {
 		select {
 		case err := <-urgent:
-			if err != nil {
-				t.Errorf("urgent: %v", err)
-			}
+			expect.Err(t, "urgent", err, nil)
 		case <-returned:
 			return false
 		}

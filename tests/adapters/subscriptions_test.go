@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -77,10 +78,7 @@ func deaf(t *testing.T, s *server.Server, command string, channels ...string) (n
 	for _, channel := range channels {
 		words = append(words, channel)
 	}
-	reply, err := s.Do(words...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reply := expect.Of(s.Do(words...)).OK(t)
 	for counts := reply.([]any); len(counts) > 0; counts = counts[2:] {
 		if counts[1] == int64(0) {
 			none = append(none, counts[0])
@@ -92,10 +90,7 @@ func deaf(t *testing.T, s *server.Server, command string, channels ...string) (n
 // listening returns the ids of a server's connections for subscriptions.
 func listening(t *testing.T, s *server.Server) (ids []string) {
 	t.Helper()
-	list, err := s.Do("CLIENT", "LIST", "TYPE", "PUBSUB")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := expect.Of(s.Do("CLIENT", "LIST", "TYPE", "PUBSUB")).OK(t)
 	for line := range strings.Lines(list.(string)) {
 		ids = append(ids, strings.Fields(line)[0])
 	}
@@ -155,18 +150,14 @@ func TestSubscriptionFollowsAnAddress(t *testing.T) {
 			s     *server.Server
 			words []any
 		}{{heir, []any{"REPLICAOF", "NO", "ONE"}}, {old, []any{"REPLICAOF", host, port}}} {
-			if _, err := command.s.Do(command.words...); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, expect.ErrOf(command.s.Do(command.words...)))
 		}
 		master.Store(heir)
 		began := time.Now()
 		backend.Eventually(t, "the new master has the subscription", func() bool { return len(deaf(t, heir, "NUMSUB", channel)) == 0 })
 		t.Logf("after %s", time.Since(began).Round(time.Millisecond))
 		next(t, u.up)
-		if _, err := heir.Do("PUBLISH", channel, "hello"); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, expect.ErrOf(heir.Do("PUBLISH", channel, "hello")))
 		for next(t, u.messages) != "hello" {
 		}
 	})

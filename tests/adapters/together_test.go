@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -34,7 +35,7 @@ type outcome struct {
 }
 
 // evalAll makes a driver run calls, and returns their outcomes, each of which must be reported once.
-func evalAll(t *testing.T, ctx context.Context, d drivertest.Driver, calls []driver.Call, urgent bool) []outcome {
+func evalAll(t *testing.T, ctx context.Context, d drivertest.Driver, calls []driver.Call) []outcome {
 	t.Helper()
 	var mu sync.Mutex
 	all, times := make([]outcome, len(calls)), make([]int, len(calls))
@@ -77,10 +78,7 @@ func keysOf(n, many int) (all []string) {
 // runs returns how often count has run with a key.
 func runs(t *testing.T, s *server.Server, key string) string {
 	t.Helper()
-	n, err := s.Do("GET", key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := expect.Of(s.Do("GET", key)).OK(t)
 	if n == nil {
 		return "0"
 	}
@@ -107,9 +105,7 @@ func TestNodesOfACluster(t *testing.T) {
 	each(t, func(t *testing.T, a adapter) {
 		d := a.cluster(t, addrsOf(server.StartCluster(t, server.One(t), 3)), direct)
 		t.Cleanup(func() { _ = d.Close() })
-		if _, err := d.Probe(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, expect.ErrOf(d.Probe(t.Context())))
 		backend.Eventually(t, "the driver knows who has a key", func() bool { return d.Node("{k0}") != "" })
 		seen := map[string]bool{}
 		for n := range 3 {
@@ -141,9 +137,7 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 				warm(t, d)
 				want := driver.Durability{Replicas: 1, Timeout: 2 * time.Second}
 				key := keysOf(0, 1)[0]
-				if _, err := c.Nodes[0].Do("SET", key, "0"); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, expect.ErrOf(c.Nodes[0].Do("SET", key, "0")))
 				m := c.StartMove(int(keys.Slot(key)), c.Nodes[1])
 				for round := range 3 { // before its key has moved and after, with the script not loaded, and loaded
 					reply, reached, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{key}}, want)
@@ -184,13 +178,9 @@ func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
 		d := a.cluster(t, c.Addrs(), direct)
 		warm(t, d)
 		key := keysOf(0, 1)[0]
-		if _, err := c.Nodes[0].Do("SET", key, "0"); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, expect.ErrOf(c.Nodes[0].Do("SET", key, "0")))
 		host, port, _ := net.SplitHostPort(empty.Addr())
-		if _, err := c.Nodes[0].Do("CLUSTER", "MEET", host, port); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, expect.ErrOf(c.Nodes[0].Do("CLUSTER", "MEET", host, port)))
 		backend.Eventually(t, "the nodes know each other", func() bool {
 			known := func(s *server.Server, other string) bool {
 				nodes, err := s.Do("CLUSTER", "NODES")
@@ -226,47 +216,43 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 				all := keysOf(0, 12)
 				slot := func(i int) int { return int(keys.Slot(all[i])) }
 				c.StartMove(slot(asked), to)
-				if _, err := from.Do("SET", all[divided]+"here", "0"); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, expect.ErrOf(from.Do("SET", all[divided]+"here", "0")))
 				c.StartMove(slot(divided), to)
 				var refused int64
-				for round, urgent := range []bool{false, true} {
+				for round := range 2 {
 					c.StartMove(slot(moved[round]), to).Finish()
 					calls := counts(all)
-					calls[unloaded].Script = driver.NewScript("test", count.Source+fmt.Sprintf(" .. '' -- %v", urgent))
+					calls[unloaded].Script = driver.NewScript("test", count.Source+fmt.Sprintf(" .. '' -- %d", round))
 					calls[wrong].Script = driver.NewScript("test", "return redis.error_reply('WRONGTYPE by hand')")
 					calls[divided].Keys = []string{all[divided] + "here", all[divided]}
 					before := from.Rejections()["evalsha"]
-					for i, got := range evalAll(t, t.Context(), d, calls, urgent) {
+					for i, got := range evalAll(t, t.Context(), d, calls) {
 						var reply driver.ReplyError
 						told := errors.As(got.err, &reply)
 						switch i {
 						case wrong:
 							if !told || !strings.HasPrefix(string(reply), "WRONGTYPE") {
-								t.Errorf("urgent %v: a script's error is %q, %v", urgent, got.reply, got.err)
+								t.Errorf("round %d: a script's error is %q, %v", round, got.reply, got.err)
 							}
 						case divided:
 							if !told || !strings.HasPrefix(string(reply), "TRYAGAIN") {
-								t.Errorf("urgent %v: of keys that are not all there is told %q, %v", urgent, got.reply, got.err)
+								t.Errorf("round %d: of keys that are not all there is told %q, %v", round, got.reply, got.err)
 							}
 						default:
 							if want := fmt.Sprint("run ", round+1); got.reply != want || got.err != nil {
-								t.Errorf("urgent %v: call %d: %q, %v; want %q", urgent, i, got.reply, got.err, want)
+								t.Errorf("round %d: call %d: %q, %v; want %q", round, i, got.reply, got.err, want)
 							}
 						}
 					}
 					n := from.Rejections()["evalsha"] - before
 					if n < 2 {
-						t.Errorf("urgent %v: %d scripts were refused; want those of the two slots on the move", urgent, n)
+						t.Errorf("round %d: %d scripts were refused; want those of the two slots on the move", round, n)
 					}
 					refused += n
 				}
 				// A driver that refreshes the slots by itself may know of a slot that has moved, but not of
 				// both.
-				if refused < 5 {
-					t.Errorf("%d scripts were refused; want one of a slot that was moved, too", refused)
-				}
+				expect.AtLeast(t, "scripts were refused", refused, 5)
 				if n := runs(t, from, all[divided]+"here"); n != "0" {
 					t.Errorf("a script whose keys are not all there ran %s times", n)
 				}
@@ -286,42 +272,35 @@ func TestRunAllOnAConnectionThatBreaks(t *testing.T) {
 				p := proxy.New(t, nodes[0].Addr())
 				d := a.cluster(t, addrsOf(nodes), through(p, nodes[0]))
 				warm(t, d)
-				for _, urgent := range []bool{false, true} {
-					all := keysOf(0, 24)
-					if urgent {
-						all = all[12:]
-					} else {
-						all = all[:12]
+				all := keysOf(0, 12)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				trap := p.LoseReply(proxy.Containing("evalsha", all[5]), after)
+				began := time.Now()
+				told := evalAll(t, ctx, d, counts(all))
+				if took := time.Since(began); took > 12*time.Second+machine.HeldUp(began) {
+					t.Errorf("it took %s\n%s", took, machine.Report(began))
+				}
+				trap.Wait(t)
+				lost := 0
+				for i, got := range told {
+					n := runs(t, nodes[0], all[i])
+					switch {
+					case got.err == nil && (got.reply != "run 1" || n != "1"):
+						t.Errorf("call %d ran %s times, and is answered %q", i, n, got.reply)
+					case n != "0" && n != "1":
+						t.Errorf("call %d ran %s times", i, n)
+					case errors.Is(got.err, driver.ErrNotSent):
+						t.Errorf("call %d is said not to be sent: %v", i, got.err)
+					case i == 5 && got.err == nil:
+						t.Errorf("the call whose reply was lost is answered %q", got.reply)
 					}
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-					defer cancel()
-					trap := p.LoseReply(proxy.Containing("evalsha", all[5]), after)
-					began := time.Now()
-					told := evalAll(t, ctx, d, counts(all), urgent)
-					if took := time.Since(began); took > 12*time.Second+machine.HeldUp(began) {
-						t.Errorf("urgent %v: it took %s\n%s", urgent, took, machine.Report(began))
+					if n == "1" && got.err != nil {
+						lost++
 					}
-					trap.Wait(t)
-					lost := 0
-					for i, got := range told {
-						n := runs(t, nodes[0], all[i])
-						switch {
-						case got.err == nil && (got.reply != "run 1" || n != "1"):
-							t.Errorf("urgent %v: call %d ran %s times, and is answered %q", urgent, i, n, got.reply)
-						case n != "0" && n != "1":
-							t.Errorf("urgent %v: call %d ran %s times", urgent, i, n)
-						case errors.Is(got.err, driver.ErrNotSent):
-							t.Errorf("urgent %v: call %d is said not to be sent: %v", urgent, i, got.err)
-						case i == 5 && got.err == nil:
-							t.Errorf("urgent %v: the call whose reply was lost is answered %q", urgent, got.reply)
-						}
-						if n == "1" && got.err != nil {
-							lost++
-						}
-					}
-					if lost == 0 {
-						t.Errorf("urgent %v: no script ran whose reply was lost", urgent)
-					}
+				}
+				if lost == 0 {
+					t.Error("no script ran whose reply was lost")
 				}
 			})
 		}
@@ -357,22 +336,20 @@ func TestRunAllWithoutAConnection(t *testing.T) {
 		away.Store(true)
 		p.Cut()
 		all := keysOf(0, 5)
-		for _, urgent := range []bool{false, true} {
-			backend.Eventually(t, "all are said not to be sent", func() bool {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				unsent := 0
-				for _, got := range evalAll(t, ctx, d, counts(all), urgent) {
-					if got.err == nil {
-						t.Fatalf("urgent %v: answered %q", urgent, got.reply)
-					}
-					if errors.Is(got.err, driver.ErrNotSent) {
-						unsent++
-					}
+		backend.Eventually(t, "all are said not to be sent", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			unsent := 0
+			for _, got := range evalAll(t, ctx, d, counts(all)) {
+				if got.err == nil {
+					t.Fatalf("answered %q", got.reply)
 				}
-				return unsent == len(all)
-			})
-		}
+				if errors.Is(got.err, driver.ErrNotSent) {
+					unsent++
+				}
+			}
+			return unsent == len(all)
+		})
 		for _, key := range all {
 			if n := runs(t, nodes[0], key); n != "0" {
 				t.Errorf("%s: a script that was not sent ran %s times", key, n)
@@ -387,12 +364,10 @@ func TestRunAllWithAWrongPassword(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	d := goRedis(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "nobody", Password: "wrong"}))
 	t.Cleanup(func() { _ = d.Close() })
-	for _, urgent := range []bool{false, true} {
-		for i, got := range evalAll(t, t.Context(), d, counts(keysOf(0, 3)), urgent) {
-			var reply driver.ReplyError
-			if !errors.As(got.err, &reply) || !strings.HasPrefix(string(reply), "WRONGPASS") {
-				t.Errorf("urgent %v: call %d: %q, %#v", urgent, i, got.reply, got.err)
-			}
+	for i, got := range evalAll(t, t.Context(), d, counts(keysOf(0, 3))) {
+		var reply driver.ReplyError
+		if !errors.As(got.err, &reply) || !strings.HasPrefix(string(reply), "WRONGPASS") {
+			t.Errorf("call %d: %q, %#v", i, got.reply, got.err)
 		}
 	}
 }
@@ -405,9 +380,7 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
 		c, err := holdfast.New(a.cluster(t, addrsOf(nodes), direct), &holdfast.Config{CommandTimeout: 5 * time.Minute, RetryTimeout: 5 * time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		backend.CloseWith(t, c)
 		const each = 100
 		var locks [3][]*holdfast.Lock
@@ -458,9 +431,7 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Errorf("%d of %d cycles with the other masters, after a minute\n%s", free.Load(), 2*10*each, machine.Report(began))
 		}
-		if n := hung.Load(); n != 0 {
-			t.Errorf("%d cycles with a master that is stopped", n)
-		}
+		expect.Equal(t, "cycles with a master that is stopped", hung.Load(), 0)
 		nodes[0].Resume()
 		waiting.Wait()
 		<-done
@@ -476,17 +447,13 @@ func TestRunAllOfAClusterThatWasNeverReached(t *testing.T) {
 			d := a(t, options{addrs: []string{nobody}, isCluster: true})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			for i, told := range evalAll(t, ctx, d, counts([]string{"{a}1", "{a}2"}), false) {
+			for i, told := range evalAll(t, ctx, d, counts([]string{"{a}1", "{a}2"})) {
 				if told.err == nil {
 					t.Errorf("call %d: %q", i, told.reply)
 				}
 			}
-			if node := d.Node("{a}1"); node != "" {
-				t.Errorf("the key is with %q", node)
-			}
-			if err := d.Close(); err != nil {
-				t.Error(err)
-			}
+			expect.Equal(t, "the key is with", d.Node("{a}1"), "")
+			expect.Err(t, "Close", d.Close(), nil)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // join joins the barrier "b" with a client of its own.
@@ -16,7 +17,7 @@ func join(t testing.TB, b *backend.Backend, parties int, opts ...barrier.Option)
 	t.Helper()
 	ctx := lasting(t, 20*time.Second)
 	party, err := barrier.New(b.Client(t, nil), "b", parties, append([]barrier.Option{holdfast.TTL(time.Minute)}, opts...)...).Join(ctx)
-	must(t, err)
+	expect.OK(t, err)
 	return party
 }
 
@@ -87,8 +88,8 @@ func TestBarrierBreaks(t *testing.T) {
 		dying := join(t, b, 3, holdfast.Identity("dying"), holdfast.TTL(6*time.Second), holdfast.NoRenew())
 		first := await(t.Context(), one)
 		broken(t, 1, "dying", true, first)
-		wantErr(t, "the lease of a party that has died", dying.Lease().Err(), holdfast.ErrLost)
-		wantErr(t, "Await of a party that has died", errOf(dying.Await(t.Context())), holdfast.ErrLost)
+		expect.Err(t, "the lease of a party that has died", dying.Lease().Err(), holdfast.ErrLost)
+		expect.Err(t, "Await of a party that has died", expect.ErrOf(dying.Await(t.Context())), holdfast.ErrLost)
 		broken(t, 1, "dying", true, await(t.Context(), two)) // a party that was not waiting when the phase broke
 
 		leaving := join(t, b, 3, holdfast.Identity("leaving"))
@@ -103,7 +104,7 @@ func TestBarrierBreaks(t *testing.T) {
 		backend.Release(t, two.Lease())
 		backend.Release(t, three.Lease())
 		first = await(t.Context(), one)
-		wantErr(t, "Await", arrivals(t, first)[0].err, barrier.ErrBroken)
+		expect.Err(t, "Await", arrivals(t, first)[0].err, barrier.ErrBroken)
 		two, three = join(t, b, 3), join(t, b, 3)
 		tripped(t, 6, await(t.Context(), one), await(t.Context(), two), await(t.Context(), three))
 	})
@@ -114,13 +115,13 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 2, holdfast.Identity("one")), join(t, b, 2, holdfast.Identity("two"))
 		waiter := barrier.New(b.Client(t, nil), "b", 2, holdfast.Identity("three"))
-		wantErr(t, "TryJoin of a third of two", errOf(waiter.TryJoin(t.Context())), holdfast.ErrHeld)
+		expect.Err(t, "TryJoin of a third of two", expect.ErrOf(waiter.TryJoin(t.Context())), holdfast.ErrHeld)
 		other := barrier.New(b.Client(t, nil), "b", 3)
-		wantErr(t, "TryJoin with another number of parties", errOf(other.TryJoin(t.Context())), holdfast.ErrMismatch)
+		expect.Err(t, "TryJoin with another number of parties", expect.ErrOf(other.TryJoin(t.Context())), holdfast.ErrMismatch)
 		third := make(chan *barrier.Party, 1)
 		go func() {
 			party, err := waiter.Join(t.Context())
-			wantErr(t, "Join", err, nil)
+			expect.Err(t, "Join", err, nil)
 			third <- party
 		}()
 		oneWaits := func() {
@@ -139,17 +140,16 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 
 		// A party that gives up while it waits for a place breaks nothing.
 		ctx, cancel := context.WithCancel(t.Context())
-		over := async(func() error { return errOf(barrier.New(b.Client(t, nil), "b", 2).Join(ctx)) })
+		over := async(func() error { return expect.ErrOf(barrier.New(b.Client(t, nil), "b", 2).Join(ctx)) })
 		oneWaits()
 		cancel()
-		equal(t, "Join", <-over, context.Canceled)
+		expect.Equal(t, "Join", <-over, context.Canceled)
 		backend.Eventually(t, "the fourth has left the queue", func() bool {
 			s, err := waiter.Status(t.Context())
 			return err == nil && len(s.Waiters) == 0
 		})
 		backend.Release(t, one.Lease())
-		fourth, err := waiter.TryJoin(t.Context())
-		must(t, err)
+		fourth := expect.Of(waiter.TryJoin(t.Context())).OK(t)
 		backend.Release(t, fourth.Lease())
 	})
 }
@@ -162,10 +162,10 @@ func TestBarrierThatIsLost(t *testing.T) {
 		waiting(t, b, "1")
 		b.Redis(t).Del(t.Context(), "holdfast:{b}")
 		for _, a := range arrivals(t, first, await(t.Context(), two)) {
-			wantErr(t, "Await", a.err, holdfast.ErrLost)
+			expect.Err(t, "Await", a.err, holdfast.ErrLost)
 		}
 		for _, p := range []*barrier.Party{one, two} {
-			wantErr(t, "the lease", p.Lease().Err(), holdfast.ErrLost)
+			expect.Err(t, "the lease", p.Lease().Err(), holdfast.ErrLost)
 		}
 		b.Cleaned(t)
 	})
@@ -174,15 +174,14 @@ func TestBarrierThatIsLost(t *testing.T) {
 func TestBarrierOfAClientThatCloses(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
-		party, err := barrier.New(c, "b", 2, holdfast.Identity("closes")).Join(t.Context())
-		must(t, err)
+		party := expect.Of(barrier.New(c, "b", 2, holdfast.Identity("closes")).Join(t.Context())).OK(t)
 		other := join(t, b, 2)
 		first := await(t.Context(), party)
 		tripped(t, 1, first, await(t.Context(), other))
 		first = await(t.Context(), party)
 		waiting(t, b, "1")
 		closed := async(func() error { return c.Close(t.Context()) })
-		wantErr(t, "Await", arrivals(t, first)[0].err, holdfast.ErrClosed)
+		expect.Err(t, "Await", arrivals(t, first)[0].err, holdfast.ErrClosed)
 		backend.Release(t, party.Lease())
 		noError(t, <-closed)
 		broken(t, 2, "closes", false, await(t.Context(), other))

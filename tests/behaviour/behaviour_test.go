@@ -3,9 +3,7 @@
 package behaviour
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -73,54 +71,11 @@ func queue(t testing.TB, l *holdfast.Lock, waiters int) <-chan *holdfast.Lease {
 	return leases
 }
 
-// wantErr requires that err matches target, or is nil if target is nil.
-func wantErr(t testing.TB, what string, err, target error) {
-	t.Helper()
-	if !errors.Is(err, target) {
-		t.Errorf("%s: %v; want %v", what, err, target)
-	}
-}
-
-// equal requires that what was got is what was wanted.
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v; want %v", what, got, want)
-	}
-}
-
 // wantNoKeys requires that the server has no keys but the fence counter.
 func wantNoKeys(t testing.TB, b *backend.Backend) {
 	t.Helper()
 	if keys := b.Keys(t); len(keys) != 0 {
 		t.Errorf("keys left behind: %q", keys)
-	}
-}
-
-// rises requires that one fence is above another that was granted before it.
-func rises(t testing.TB, before, fence uint64) {
-	t.Helper()
-	if fence <= before {
-		t.Errorf("fence %d follows %d", fence, before)
-	}
-}
-
-// inBounds requires that what was got is within bounds.
-func inBounds[T cmp.Ordered](t testing.TB, what string, got, least, most T) {
-	t.Helper()
-	if got < least || got > most {
-		t.Errorf("%s: %v; want %v to %v", what, got, least, most)
-	}
-}
-
-// errOf returns the error of a call that also returns something else.
-func errOf[T any](_ T, err error) error { return err }
-
-// must ends the test if there is an error, and noError goes on.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // breakable are the locks that can be broken, by what they are called.
@@ -38,11 +39,11 @@ func next(kind string, c *holdfast.Client, o holdfast.Option) *holdfast.Lock {
 	return breakable[kind](c, o)
 }
 
-// history returns what is on record about a lock.
-func history(t testing.TB, in *inspect.Inspector, name string) (all []inspect.Broken) {
+// recorded returns what is on record about a lock.
+func recorded(t testing.TB, in *inspect.Inspector, name string) (all []inspect.Broken) {
 	t.Helper()
 	for b, err := range in.History(t.Context()) {
-		must(t, err)
+		expect.OK(t, err)
 		if b.Name == name {
 			all = append(all, b)
 		}
@@ -64,7 +65,7 @@ func TestBreak(t *testing.T) {
 				got := make(chan *holdfast.Lease, 1)
 				go func() {
 					lease, err := next(kind, other, ttl).Acquire(t.Context())
-					wantErr(t, "the waiter", err, nil)
+					expect.Err(t, "the waiter", err, nil)
 					got <- lease
 				}()
 				backend.Eventually(t, "somebody waits", func() bool {
@@ -78,8 +79,7 @@ func TestBreak(t *testing.T) {
 					t.Errorf("Break of another grant: %v", err)
 				}
 				time.Sleep(1100 * time.Millisecond) // until the holder listens
-				broken, err := in.Break(t.Context(), was, "it hung")
-				must(t, err)
+				broken := expect.Of(in.Break(t.Context(), was, "it hung")).OK(t)
 				if broken.Name != l.Name() || broken.By != "operator" || broken.Reason != "it hung" || broken.Fence <= lease.Fence() {
 					t.Errorf("Broken is %+v", broken)
 				}
@@ -96,13 +96,13 @@ func TestBreak(t *testing.T) {
 				if second == nil {
 					t.FailNow()
 				}
-				rises(t, broken.Fence, second.Fence())
-				wantErr(t, "Release of what was broken", lease.Release(t.Context()), holdfast.ErrLost)
-				wantErr(t, "a second Break", errOf(in.Break(t.Context(), was, "again")), inspect.ErrChanged)
-				wantErr(t, "the next holder", second.Err(), nil)
+				expect.Rises(t, broken.Fence, second.Fence())
+				expect.Err(t, "Release of what was broken", lease.Release(t.Context()), holdfast.ErrLost)
+				expect.Err(t, "a second Break", expect.ErrOf(in.Break(t.Context(), was, "again")), inspect.ErrChanged)
+				expect.Err(t, "the next holder", second.Err(), nil)
 				backend.Release(t, second)
-				wantErr(t, "Break of a free lock", errOf(in.Break(t.Context(), was, "again")), holdfast.ErrNotHeld)
-				if all := history(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Identity != was.Identity || all[0].Holder.Grant != was.Grant || !all[0].Time.Equal(broken.Time) {
+				expect.Err(t, "Break of a free lock", expect.ErrOf(in.Break(t.Context(), was, "again")), holdfast.ErrNotHeld)
+				if all := recorded(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Identity != was.Identity || all[0].Holder.Grant != was.Grant || !all[0].Time.Equal(broken.Time) {
 					t.Errorf("on record are %+v, want %+v", all, broken)
 				}
 			})
@@ -135,7 +135,7 @@ func TestBreakOfOneOfThoseThatShareAFence(t *testing.T) {
 				t.Fatalf("Get: %+v, %v", s, err)
 			}
 			time.Sleep(1100 * time.Millisecond)
-			must(t, errOf(in.Break(t.Context(), s.Holders[meant], "")))
+			expect.OK(t, expect.ErrOf(in.Break(t.Context(), s.Holders[meant], "")))
 			backend.Told(t, "the holder is told of the loss", leases[1].Done())
 			wantLoss(t, "the holder", leases[1].Err(), holdfast.LossBroken, "operator")
 			later := backend.Acquire(t, lock(b.Client(t, nil), holdfast.Meta("number", "later"), holdfast.TTL(time.Hour)))
@@ -154,18 +154,15 @@ func TestBreakOfAParty(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		c, in := b.Client(t, nil), inspect.New(b.Client(t, nil))
 		theLatch := latch.New(c, "latch", 1, holdfast.TTL(time.Hour))
-		party, err := theLatch.Register(t.Context())
-		must(t, err)
-		must(t, errOf(in.Break(t.Context(), backend.Seen(t, in, "latch", party.Lease().Fence()), "")))
+		party := expect.Of(theLatch.Register(t.Context())).OK(t)
+		expect.OK(t, expect.ErrOf(in.Break(t.Context(), backend.Seen(t, in, "latch", party.Lease().Fence()), "")))
 		ctx := lasting(t, time.Minute) // otherwise it would wait for the lease's end
-		wantErr(t, "Wait", theLatch.Wait(ctx), latch.ErrIncomplete)
+		expect.Err(t, "Wait", theLatch.Wait(ctx), latch.ErrIncomplete)
 		theBarrier := barrier.New(c, "barrier", 2, holdfast.TTL(time.Hour))
-		one, err := theBarrier.Join(t.Context())
-		must(t, err)
-		two, err := barrier.New(b.Client(t, nil), "barrier", 2, holdfast.TTL(time.Hour)).Join(t.Context())
-		must(t, err)
-		must(t, errOf(in.Break(t.Context(), backend.Seen(t, in, "barrier", one.Lease().Fence()), "")))
-		wantErr(t, "Await", errOf(two.Await(ctx)), barrier.ErrBroken)
+		one := expect.Of(theBarrier.Join(t.Context())).OK(t)
+		two := expect.Of(barrier.New(b.Client(t, nil), "barrier", 2, holdfast.TTL(time.Hour)).Join(t.Context())).OK(t)
+		expect.OK(t, expect.ErrOf(in.Break(t.Context(), backend.Seen(t, in, "barrier", one.Lease().Fence()), "")))
+		expect.Err(t, "Await", expect.ErrOf(two.Await(ctx)), barrier.ErrBroken)
 		noError(t, two.Leave(t.Context()))
 	})
 }
@@ -193,18 +190,18 @@ func TestRevoke(t *testing.T) {
 				} {
 					another := seen
 					another.Grant = grant
-					wantErr(t, "Revoke of the grant "+grant, in.Revoke(t.Context(), another, ""), want)
+					expect.Err(t, "Revoke of the grant "+grant, in.Revoke(t.Context(), another, ""), want)
 				}
 				for range 2 {
 					// The first time before the client listens.
-					must(t, in.Revoke(t.Context(), seen, "your turn is over"))
+					expect.OK(t, in.Revoke(t.Context(), seen, "your turn is over"))
 					backend.Told(t, "the holder is asked", early)
 					backend.Told(t, "the holder is asked", lease.Revoked())
 				}
-				wantErr(t, "after Revoke", lease.Err(), nil)
+				expect.Err(t, "after Revoke", lease.Err(), nil)
 				backend.Release(t, lease)
-				onRecord := history(t, in, l.Name())
-				equal(t, "revocations on record", len(onRecord), 2)
+				onRecord := recorded(t, in, l.Name())
+				expect.Equal(t, "revocations on record", len(onRecord), 2)
 				for _, r := range onRecord {
 					if !r.Revoked || r.Holder.Name != l.Name() || r.Holder.Grant != seen.Grant || !backend.IsShown(r.Holder.Fence, lease.Fence()) || r.By != "operator" || r.Reason != "your turn is over" || r.Fence != 0 {
 						t.Errorf("on record: %+v", r)
@@ -215,7 +212,7 @@ func TestRevoke(t *testing.T) {
 				if len(told) != 1 || told[0].By != "operator" || told[0].Note != "your turn is over" || told[0].Fence != lease.Fence() {
 					t.Errorf("the observer was told %+v", told)
 				}
-				wantErr(t, "Revoke of a free lock", in.Revoke(t.Context(), seen, ""), holdfast.ErrNotHeld)
+				expect.Err(t, "Revoke of a free lock", in.Revoke(t.Context(), seen, ""), holdfast.ErrNotHeld)
 			})
 		})
 	}
@@ -239,9 +236,9 @@ func TestANoticeAloneEndsNoLease(t *testing.T) {
 			}
 		}
 		// What the client reads after that tells it of a true one.
-		must(t, in.Revoke(t.Context(), seen, ""))
+		expect.OK(t, in.Revoke(t.Context(), seen, ""))
 		backend.Told(t, "the holder is asked", lease.Revoked())
-		wantErr(t, "after notices that are not true", lease.Err(), nil)
+		expect.Err(t, "after notices that are not true", lease.Err(), nil)
 		backend.Release(t, lease)
 	})
 }

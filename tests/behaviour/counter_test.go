@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Fault: Somebody sets the fence counter so far ahead that a resource that saw such a fence would refuse all later
@@ -33,7 +34,7 @@ func TestACounterThatSomebodyHasSet(t *testing.T) {
 			},
 		} {
 			rdb.Del(t.Context(), counter)
-			must(t, forge())
+			expect.OK(t, forge())
 			for kind, l := range map[string]*holdfast.Lock{
 				"mutex":            c.Mutex("a"),
 				"shared key":       c.MutexKey("{a}"),
@@ -50,7 +51,7 @@ func TestACounterThatSomebodyHasSet(t *testing.T) {
 				}
 			}
 		}
-		wantErr(t, "the holder", held.Extend(t.Context(), time.Minute), nil)
+		expect.Err(t, "the holder", held.Extend(t.Context(), time.Minute), nil)
 		backend.Release(t, held)
 		if keys := rdb.Keys(t.Context(), "*{*").Val(); len(keys) > 0 {
 			t.Errorf("locks are half taken: %q", keys)
@@ -58,7 +59,7 @@ func TestACounterThatSomebodyHasSet(t *testing.T) {
 		rdb.Del(t.Context(), counter)
 		time.Sleep(time.Millisecond) // in virtual time it would still be the same moment
 		next := backend.Acquire(t, c.Mutex("held"))
-		rises(t, held.Fence(), next.Fence())
+		expect.Rises(t, held.Fence(), next.Fence())
 		backend.Release(t, next)
 
 		backend.SetCounter(t, rdb, counter, time.Now().Add(23*time.Hour).UnixMicro()) // as after the clock went back

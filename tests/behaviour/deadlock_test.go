@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // wantDeadlock expects that l cannot be acquired with ctx in any way, and that the error names the lock.
@@ -39,8 +40,7 @@ func wantDeadlock(t testing.TB, what string, l *holdfast.Lock, ctx context.Conte
 // inLease acquires l with ctx and returns a context that carries its lease, too.
 func inLease(t testing.TB, l *holdfast.Lock, ctx context.Context) context.Context {
 	t.Helper()
-	lease, err := l.Acquire(ctx)
-	must(t, err)
+	lease := expect.Of(l.Acquire(ctx)).OK(t)
 	t.Cleanup(func() { _ = lease.Release(context.Background()) })
 	return lease.Context(ctx)
 }
@@ -81,7 +81,7 @@ func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 			elsewhere := inLease(t, c.Mutex("elsewhere, "+what), lease.Context(ctx))
 			wantDeadlock(t, what, test.inner, lease.Context(ctx), test.name)
 			wantDeadlock(t, what+", further in", test.inner, context.WithoutCancel(elsewhere), test.name)
-			wantErr(t, what+": the lease is over", lease.Err(), nil)
+			expect.Err(t, what+": the lease is over", lease.Err(), nil)
 			backend.Release(t, lease)
 		}
 		err := c.Mutex("d").Do(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
@@ -107,18 +107,16 @@ func TestWhatIsNoDeadlock(t *testing.T) {
 			"without the context":             func() error { _, err := c.Mutex("a").TryAcquire(ctx); return err },
 			"one of several, held without it": func() error { _, err := c.Multi([]string{"b", "x"}).TryAcquire(work); return err },
 		} {
-			wantErr(t, what, try(), holdfast.ErrHeld)
+			expect.Err(t, what, try(), holdfast.ErrHeld)
 		}
 		s := c.Semaphore("s", 3)
 		one := inLease(t, s.Permits(1), ctx)
 		two := inLease(t, s.Permits(1), one)
-		lease2, err := s.Permits(1).TryAcquire(two)
-		must(t, err)
+		lease2 := expect.Of(s.Permits(1).TryAcquire(two)).OK(t)
 		wantDeadlock(t, "a fourth permit", s.Permits(1), lease2.Context(two), "s")
 		// Each lease counts once, however often the context was made from it.
 		backend.Release(t, lease2)
-		twice, err := s.Permits(1).TryAcquire(inLease(t, c.Mutex("c"), lease.Context(lease.Context(two))))
-		must(t, err)
+		twice := expect.Of(s.Permits(1).TryAcquire(inLease(t, c.Mutex("c"), lease.Context(lease.Context(two))))).OK(t)
 		backend.Release(t, twice)
 	})
 }
@@ -127,7 +125,7 @@ func TestWhatIsNoDeadlock(t *testing.T) {
 func TestTheServersNumberOfPermitsDecidesWhatIsADeadlock(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 1)
-		must(t, s.Resize(t.Context(), 2))
+		expect.OK(t, s.Resize(t.Context(), 2))
 		one := inLease(t, s.Permits(1), context.Background())
 		two := inLease(t, s.Permits(1), one)
 		wantDeadlock(t, "a third permit of two", s.Permits(1), two, "s")
@@ -143,25 +141,22 @@ func TestALeaseThatIsOverIsNoDeadlock(t *testing.T) {
 			func(l *holdfast.Lease) { backend.Release(t, l) },
 			func(l *holdfast.Lease) {
 				b.Redis(t).Del(ctx, "holdfast:{a}")
-				wantErr(t, "Extend", l.Extend(ctx, time.Minute), holdfast.ErrLost)
+				expect.Err(t, "Extend", l.Extend(ctx, time.Minute), holdfast.ErrLost)
 			},
 		} {
 			lease := backend.Acquire(t, c.Mutex("a"))
 			work := context.WithoutCancel(lease.Context(ctx))
 			end(lease)
-			next, err := c.Mutex("a").Acquire(work)
-			must(t, err)
+			next := expect.Of(c.Mutex("a").Acquire(work)).OK(t)
 			backend.Release(t, next)
 		}
 		// A nested lease that is over does not hide the one around it.
 		l := c.Mutex("b", holdfast.Reentrant())
 		outer := backend.Acquire(t, l)
-		inner, err := l.Acquire(outer.Context(ctx))
-		must(t, err)
+		inner := expect.Of(l.Acquire(outer.Context(ctx))).OK(t)
 		work := context.WithoutCancel(inner.Context(outer.Context(ctx)))
 		backend.Release(t, inner)
-		again, err := l.TryAcquire(work)
-		must(t, err)
+		again := expect.Of(l.TryAcquire(work)).OK(t)
 		wantDeadlock(t, "without Reentrant", c.Mutex("b"), work, "b")
 		backend.Release(t, again)
 		backend.Release(t, outer)
@@ -179,10 +174,10 @@ func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
 		job := once.New(c, "job", once.Every(time.Hour))
 		_, err := job.Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
 			_, err := job.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "", nil })
-			wantErr(t, "a job within its own run", err, holdfast.ErrDeadlock)
+			expect.Err(t, "a job within its own run", err, holdfast.ErrDeadlock)
 			return "", err
 		})
-		wantErr(t, "the job", err, holdfast.ErrDeadlock)
+		expect.Err(t, "the job", err, holdfast.ErrDeadlock)
 		e := election.New(c.Mutex("e"))
 		err = e.Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
 			return e.Run(ctx, func(context.Context, *holdfast.Lease) error { return nil })
@@ -191,17 +186,14 @@ func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
 			t.Errorf("an election within its own term: %v; want ErrDeadlock", err)
 		}
 		theBarrier := barrier.New(c, "b", 2)
-		first, err := theBarrier.Join(ctx)
-		must(t, err)
+		first := expect.Of(theBarrier.Join(ctx)).OK(t)
 		inFirst := first.Lease().Context(ctx)
-		second, err := theBarrier.Join(inFirst)
-		must(t, err)
-		wantErr(t, "a third party of two", errOf(theBarrier.Join(second.Lease().Context(inFirst))), holdfast.ErrDeadlock)
+		second := expect.Of(theBarrier.Join(inFirst)).OK(t)
+		expect.Err(t, "a third party of two", expect.ErrOf(theBarrier.Join(second.Lease().Context(inFirst))), holdfast.ErrDeadlock)
 		_, _ = second.Leave(ctx), first.Leave(ctx)
 		theLatch := latch.New(c, "l", 1)
-		party, err := theLatch.Register(ctx)
-		must(t, err)
-		wantErr(t, "a second party of one", errOf(theLatch.Register(party.Lease().Context(ctx))), holdfast.ErrHeld)
+		party := expect.Of(theLatch.Register(ctx)).OK(t)
+		expect.Err(t, "a second party of one", expect.ErrOf(theLatch.Register(party.Lease().Context(ctx))), holdfast.ErrHeld)
 		_ = party.Leave(ctx)
 	})
 }

@@ -1,9 +1,6 @@
 package behaviour
 
 import (
-	"context"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,37 +12,6 @@ import (
 // election returns the test's election, with a client of its own.
 func theElection(t testing.TB, b *backend.Backend, opts ...holdfast.MutexOption) *election.Election {
 	return election.New(b.Client(t, nil).Mutex("e", opts...))
-}
-
-// There are never two leaders, whoever resigns, is deposed or leaves; and everybody gets to lead.
-func TestOneLeaderAtATime(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
-		var leading atomic.Int32
-		var last atomic.Uint64
-		var wg sync.WaitGroup
-		for range 4 {
-			e := theElection(t, b)
-			for range 2 {
-				wg.Go(func() {
-					terms := 0
-					err := e.Run(t.Context(), func(ctx context.Context, term *holdfast.Lease) error {
-						equal(t, "leaders", leading.Add(1), 1)
-						defer leading.Add(-1)
-						rises(t, last.Swap(term.Fence()), term.Fence())
-						if terms++; terms < 5 {
-							return election.ErrResign
-						}
-						return nil
-					})
-					if err != nil || terms != 5 {
-						t.Errorf("after %d terms: %v", terms, err)
-					}
-				})
-			}
-		}
-		wg.Wait()
-		b.Cleaned(t)
-	})
 }
 
 // heard waits until somebody has subscribed to the announcements of leaders.

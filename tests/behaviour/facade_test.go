@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // A handle returns its lock's status, which changes nothing.
@@ -39,16 +40,15 @@ func TestStatusOfEachKind(t *testing.T) {
 				t.Errorf("%s: %+v, %v", want.Name, got, err)
 			}
 			got.Time = time.Time{}
-			equal(t, "Status", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
+			expect.Equal(t, "Status", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
 		}
-		party, err := theLatch.Register(t.Context())
-		must(t, err)
+		party := expect.Of(theLatch.Register(t.Context())).OK(t)
 		got, err := theLatch.Status(t.Context())
 		if h, held := got.Holder(); err != nil || !held || h.Name != "l" || h.Identity != "me" || h.Mode != holdfast.ModeParty || h.TTL <= 0 ||
 			got.Limit != 7 || got.Count != 7 {
 			t.Errorf("Status of a latch is %+v, %v", got, err)
 		}
-		must(t, party.Leave(t.Context()))
+		expect.OK(t, party.Leave(t.Context()))
 		if got, err := theLatch.Status(t.Context()); err != nil || got.Count != 6 || got.Held() {
 			t.Errorf("Status of a latch whose party has left is %+v, %v", got, err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
@@ -47,14 +48,14 @@ func TestAContendedLockIsTriedNativelyOnce(t *testing.T) {
 		settled(t, b, c)
 		held := func(name string) {
 			t.Helper()
-			wantErr(t, "a lock that is held", errOf(c.Mutex(name).TryAcquire(t.Context())), holdfast.ErrHeld)
+			expect.Err(t, "a lock that is held", expect.ErrOf(c.Mutex(name).TryAcquire(t.Context())), holdfast.ErrHeld)
 		}
 		lease := backend.Acquire(t, c.Mutex("m", holdfast.NoRenew())) // a renewal would count
 		cost := func(want int64, do func()) {
 			t.Helper()
 			before := sent()
 			do()
-			equal(t, "calls", sent()-before, want)
+			expect.Equal(t, "calls", sent()-before, want)
 		}
 		const tries = 20
 		cost(1+tries, func() {
@@ -84,9 +85,9 @@ func TestAForbiddenLockAmongOthers(t *testing.T) {
 		allow := func(keys ...string) {
 			t.Helper()
 			rules := append([]string{"resetkeys", "~holdfast:fences"}, keys...)
-			must(t, operator.ACLSetUser(ctx, "u", rules...).Err())
+			expect.OK(t, operator.ACLSetUser(ctx, "u", rules...).Err())
 		}
-		must(t, operator.ACLSetUser(ctx, "u", "on", ">secret", "+@all", "allchannels").Err())
+		expect.OK(t, operator.ACLSetUser(ctx, "u", "on", ">secret", "+@all", "allchannels").Err())
 		allow("~holdfast:*")
 		p := proxy.New(t, b.Server.Addr())
 		c := b.Client(t, nil, func(o *redis.Options) { o.Addr, o.Username, o.Password = p.Addr(), "u", "secret" })
@@ -144,7 +145,7 @@ func TestCloseWithAcquiresUnderWay(t *testing.T) {
 			}()
 		}
 		held.Wait(t)
-		wantErr(t, "Close", c.Close(t.Context()), nil)
+		expect.Err(t, "Close", c.Close(t.Context()), nil)
 		for range goroutines {
 			if err := <-results; err != nil && !errors.Is(err, holdfast.ErrClosed) {
 				t.Errorf("an acquire under way: %v", err)

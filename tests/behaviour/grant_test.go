@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Whoever is told of a holder is told the same grant id: the beginning of the token in the lock's value. The next grant has
@@ -44,10 +45,10 @@ func TestGrantID(t *testing.T) {
 				}
 				same := func(who string, h holdfast.Holder) {
 					t.Helper()
-					equal(t, "the grant that "+who+" is told of", h.Grant, seen.Grant)
+					expect.Equal(t, "the grant that "+who+" is told of", h.Grant, seen.Grant)
 				}
 				s, err := lock(other, ttl).Status(t.Context())
-				must(t, err)
+				expect.OK(t, err)
 				h, _ := s.Holder()
 				same("who asks for the status", h)
 				_, err = next(kind, other, ttl).TryAcquire(t.Context())
@@ -63,14 +64,14 @@ func TestGrantID(t *testing.T) {
 						t.Errorf("the value is %q, the grant id %q", value, seen.Grant)
 					}
 					ctx, cancel := context.WithCancel(t.Context())
-					ended := async(func() error { return errOf(lock(c, ttl).Acquire(ctx)) })
+					ended := async(func() error { return expect.ErrOf(lock(c, ttl).Acquire(ctx)) })
 					same("an observer in the holder's process", <-queued)
 					cancel()
-					wantErr(t, "an acquire that was given up", <-ended, context.Canceled)
+					expect.Err(t, "an acquire that was given up", <-ended, context.Canceled)
 				}
 				backend.Release(t, lease)
 				for _, when := range []string{"acquired", "released"} {
-					equal(t, "the grant that the holder's observer is told was "+when, <-own, seen.Grant)
+					expect.Equal(t, "the grant that the holder's observer is told was "+when, <-own, seen.Grant)
 				}
 				got := backend.Receive(t, leases)
 				if after := backend.Seen(t, inspect.New(other), got.Name(), got.Fence()); len(after.Grant) != 8 || after.Grant == seen.Grant {
@@ -93,7 +94,7 @@ func TestAFenceThatBecomesKnownIsNoChange(t *testing.T) {
 		in := inspect.New(b.Client(t, nil))
 		var seen []string
 		for e, err := range in.Watch(t.Context(), "young") {
-			must(t, err)
+			expect.OK(t, err)
 			h, _ := e.Status.Holder()
 			seen = append(seen, fmt.Sprintf("%s %s %d", e.Type, h.Grant, h.Fence))
 			if len(seen) == 2 {

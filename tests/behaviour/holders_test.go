@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // census is a driver that counts the holders that its server lists.
@@ -46,8 +47,7 @@ func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
 		} {
 			l := locks[0]
 			for range n {
-				lease, err := l.TryAcquire(t.Context())
-				must(t, err)
+				lease := expect.Of(l.TryAcquire(t.Context())).OK(t)
 				t.Cleanup(func() { backend.Release(t, lease) })
 			}
 			d.told.Store(0)

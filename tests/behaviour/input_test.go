@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // unreachable returns a client whose server cannot be reached, to show that it refuses invalid input before any
@@ -27,8 +28,7 @@ func unreachable(t testing.TB) *holdfast.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfastgoredis.New(rdb, nil)
-	must(t, err)
+	c := expect.Of(holdfastgoredis.New(rdb, nil)).OK(t)
 	backend.CloseWith(t, c)
 	return c
 }
@@ -44,7 +44,7 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 	refused := func(what string, errs ...error) {
 		t.Helper()
 		for _, err := range errs {
-			wantErr(t, what, err, holdfast.ErrInvalid)
+			expect.Err(t, what, err, holdfast.ErrInvalid)
 			if n := len(fmt.Sprint(err)); n > 1500 {
 				t.Errorf("%s: the error is %d bytes long", what, n)
 			}
@@ -187,18 +187,18 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"a hasty poller":        {PollInterval: 1},
 		"a short Quarantine":    {Strict: true, MaxTTL: time.Minute, Quarantine: time.Second},
 	} {
-		wantErr(t, what, errOf(holdfast.New(d, &cfg)), holdfast.ErrInvalid)
+		expect.Err(t, what, expect.ErrOf(holdfast.New(d, &cfg)), holdfast.ErrInvalid)
 	}
 	var none *redis.Client
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer ring.Close()
-	wantErr(t, "no driver", errOf(holdfast.New(nil, nil)), holdfast.ErrInvalid)
+	expect.Err(t, "no driver", expect.ErrOf(holdfast.New(nil, nil)), holdfast.ErrInvalid)
 	for _, cfg := range []holdfast.Config{{Durability: holdfast.Durability{Replicas: 1}}, {Durability: holdfast.Durability{Fsync: true}}} {
-		wantErr(t, "a driver that cannot wait for replicas", errOf(holdfast.New(struct{ driver.Driver }{d}, &cfg)), holdfast.ErrInvalid)
+		expect.Err(t, "a driver that cannot wait for replicas", expect.ErrOf(holdfast.New(struct{ driver.Driver }{d}, &cfg)), holdfast.ErrInvalid)
 	}
 	for what, rdb := range map[string]redis.UniversalClient{"no client": nil, "a nil client": none, "a Ring": ring} {
 		_, err := holdfastgoredis.New(rdb, nil)
-		wantErr(t, what, err, holdfast.ErrInvalid)
+		expect.Err(t, what, err, holdfast.ErrInvalid)
 		if what == "a Ring" && !strings.Contains(err.Error(), "Ring") {
 			t.Errorf("a Ring is refused without a reason: %v", err)
 		}
@@ -213,7 +213,7 @@ func TestEndedContextsAreRefusedBeforeIO(t *testing.T) {
 	_, err2 := l.TryAcquire(ctx)
 	_, err3 := l.Status(ctx)
 	for _, err := range []error{err, err2, err3} {
-		equal(t, "the error", err, context.Canceled)
+		expect.Equal(t, "the error", err, context.Canceled)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // listed returns the locks that match, by name.
@@ -26,7 +27,7 @@ func listed(t *testing.T, in *inspect.Inspector, pattern string) map[string]hold
 	t.Helper()
 	all := map[string]holdfast.Status{}
 	for s, err := range in.List(t.Context(), pattern) {
-		must(t, err)
+		expect.OK(t, err)
 		if _, twice := all[s.Name]; twice {
 			t.Errorf("%q is listed twice", s.Name)
 		}
@@ -77,15 +78,14 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 		wait(other.Semaphore("permits", 5, holdfast.TTL(hour)).Permits(4))
 		hold(c.OwnerMutex("own", "holder", holdfast.TTL(hour)))
 		wait(other.OwnerMutex("own", "waiter", holdfast.TTL(hour)))
-		party, err := barrier.New(c, "barrier", 1, holdfast.TTL(hour)).Join(ctx)
-		must(t, err)
+		party := expect.Of(barrier.New(c, "barrier", 1, holdfast.TTL(hour)).Join(ctx)).OK(t)
 		seen["barrier"] = barrier.New(c, "barrier", 1)
 		leases = append(leases, party.Lease())
-		must(t, c.Semaphore("sized", 4).Resize(ctx, 7))
+		expect.OK(t, c.Semaphore("sized", 4).Resize(ctx, 7))
 		seen["sized"] = c.Semaphore("sized", 7)
-		must(t, latch.New(c, "latch", 3).CountDown(ctx))
+		expect.OK(t, latch.New(c, "latch", 3).CountDown(ctx))
 		seen["latch"] = latch.New(c, "latch", 3)
-		must(t, latch.New(c, "open", 1).CountDown(ctx))
+		expect.OK(t, latch.New(c, "open", 1).CountDown(ctx))
 		backend.Release(t, backend.Acquire(t, c.Mutex("free")))
 		// Not ours, or no lock at all.
 		rdb := b.Redis(t)
@@ -111,8 +111,7 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 			t.Errorf("listed are %q, want %q", got, want)
 		}
 		for name, l := range seen {
-			want, err := l.Status(ctx)
-			must(t, err)
+			want := expect.Of(l.Status(ctx)).OK(t)
 			got, err := in.Get(ctx, name)
 			if err != nil {
 				t.Errorf("Get(%q): %v", name, err)
@@ -170,7 +169,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 				return strings.TrimSpace(fmt.Sprintf("%s %s %s", s.Kind, s.Key, h.Identity))
 			}
 			for s, err := range in.List(t.Context(), pattern) {
-				must(t, err)
+				expect.OK(t, err)
 				got = append(got, text(s))
 			}
 			slices.Sort(got)
@@ -181,7 +180,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 				return
 			}
 			for e, err := range in.Watch(t.Context(), pattern) {
-				must(t, err)
+				expect.OK(t, err)
 				if seen = append(seen, text(e.Status)); len(seen) == len(want) {
 					break
 				}
@@ -208,7 +207,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 		wants("app", "foreign app")
 
 		// The lock of that name is another one. If it is free, it hides nothing.
-		must(t, latch.New(c, "orders", 1).CountDown(t.Context()))
+		expect.OK(t, latch.New(c, "orders", 1).CountDown(t.Context()))
 		wants("orders", "mutex orders me")
 		b.Redis(t).Del(t.Context(), "holdfast:{orders}")
 		leases = append(leases, backend.Acquire(t, c.Mutex("orders", holdfast.TTL(hour))))
@@ -220,7 +219,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 		}
 		wants("orders")
 		for _, err := range in.List(t.Context(), "}") {
-			wantErr(t, "of a name that no lock has", err, holdfast.ErrInvalid)
+			expect.Err(t, "of a name that no lock has", err, holdfast.ErrInvalid)
 		}
 	})
 }
@@ -233,7 +232,7 @@ func TestTheFirstOfManyWaitersAreNamed(t *testing.T) {
 		for i := range waiters {
 			pipe.ZAdd(t.Context(), "holdfast:{long}:q", redis.Z{Score: float64(1700000000000000 + i), Member: fmt.Sprintf("token%d\n1\nnowhere\n{\"o\":\"w%d\"}", i, i)})
 		}
-		must(t, errOf(pipe.Exec(t.Context())))
+		expect.OK(t, expect.ErrOf(pipe.Exec(t.Context())))
 		c := b.Client(t, nil)
 		named := func(how string, s holdfast.Status, want int) {
 			t.Helper()
@@ -246,8 +245,7 @@ func TestTheFirstOfManyWaitersAreNamed(t *testing.T) {
 				}
 			}
 		}
-		s, err := c.Mutex("long").Status(t.Context())
-		must(t, err)
+		s := expect.Of(c.Mutex("long").Status(t.Context())).OK(t)
 		named("Status", s, 1000)
 		for _, pattern := range []string{"long", "l*"} {
 			named(pattern, listed(t, inspect.New(c), pattern)["long"], 100)
@@ -283,7 +281,7 @@ func TestInspectorListEnds(t *testing.T) {
 				break
 			}
 		}
-		equal(t, "listed", n, 2)
+		expect.Equal(t, "listed", n, 2)
 		last := func(ctx context.Context) (err error) {
 			for _, err = range in.List(ctx, "") {
 			}
@@ -291,8 +289,8 @@ func TestInspectorListEnds(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		wantErr(t, "with a context that is over", last(ctx), context.Canceled)
-		must(t, c.Close(t.Context()))
-		wantErr(t, "of a client that is closed", last(t.Context()), holdfast.ErrClosed)
+		expect.Err(t, "with a context that is over", last(ctx), context.Canceled)
+		expect.OK(t, c.Close(t.Context()))
+		expect.Err(t, "of a client that is closed", last(t.Context()), holdfast.ErrClosed)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Fault: A name is in use as another kind of lock. The error, ErrMismatch, names the kind: the caller should use it
@@ -27,14 +28,13 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 			"reader": backend.Acquire(t, c.RWMutex("reader").Reader()), "writer": backend.Acquire(t, c.RWMutex("writer").Writer()),
 			"owner": backend.Acquire(t, c.OwnerMutex("owner", "o")), "redisson": backend.Acquire(t, c.RedissonMutex("holdfast:{redisson}")),
 		}
-		party, err := barrier.New(c, "barrier", 2).Join(t.Context())
-		must(t, err)
+		party := expect.Of(barrier.New(c, "barrier", 2).Join(t.Context())).OK(t)
 		leases["barrier"] = party.Lease()
-		must(t, latch.New(c, "latch", 2).CountDown(t.Context()))
-		must(t, rdb.Set(t.Context(), "holdfast:{string}", "x", 0).Err())
-		must(t, rdb.Set(t.Context(), "holdfast:{queue}:q", "x", 0).Err())
-		must(t, rdb.HSet(t.Context(), "holdfast:{hash}", "a", "b", "kind", "none of ours").Err())
-		must(t, rdb.RPush(t.Context(), "holdfast:{list}", "x").Err())
+		expect.OK(t, latch.New(c, "latch", 2).CountDown(t.Context()))
+		expect.OK(t, rdb.Set(t.Context(), "holdfast:{string}", "x", 0).Err())
+		expect.OK(t, rdb.Set(t.Context(), "holdfast:{queue}:q", "x", 0).Err())
+		expect.OK(t, rdb.HSet(t.Context(), "holdfast:{hash}", "a", "b", "kind", "none of ours").Err())
+		expect.OK(t, rdb.RPush(t.Context(), "holdfast:{list}", "x").Err())
 
 		locks := func(all ...*holdfast.Lock) (ways []func(context.Context) error) {
 			for _, l := range all {
@@ -103,9 +103,9 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 				t.Errorf("%s, with a queue that is none: %v", what, err)
 			}
 		}
-		equal(t, "a lock whose queue is none", rdb.Get(t.Context(), "holdfast:{queue}").Val(), "theirs")
+		expect.Equal(t, "a lock whose queue is none", rdb.Get(t.Context(), "holdfast:{queue}").Val(), "theirs")
 		for kind, lease := range leases {
-			wantErr(t, "the "+kind, lease.Err(), nil)
+			expect.Err(t, "the "+kind, lease.Err(), nil)
 			backend.Release(t, lease)
 		}
 		if fields, items := rdb.HLen(t.Context(), "holdfast:{hash}").Val(), rdb.LLen(t.Context(), "holdfast:{list}").Val(); fields != 2 || items != 1 {

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // countdown returns the test's latch, with a client of its own.
@@ -32,21 +33,20 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 		// A waiter that hears nothing looks after 30 s.
 		ctx := lasting(t, 15*time.Second)
 		over := async(func() error { return l.Wait(ctx) })
-		leaving, err := l.Register(t.Context())
-		must(t, err)
+		leaving := expect.Of(l.Register(t.Context())).OK(t)
 		dying, err := countdown(t, b, 3, holdfast.TTL(6*time.Second), holdfast.NoRenew()).Register(t.Context())
-		must(t, err)
+		expect.OK(t, err)
 		backend.Release(t, leaving.Lease())
-		wantErr(t, "CountDown of a party that has left", leaving.CountDown(t.Context()), holdfast.ErrReleased)
-		must(t, l.CountDown(t.Context()))
+		expect.Err(t, "CountDown of a party that has left", leaving.CountDown(t.Context()), holdfast.ErrReleased)
+		expect.OK(t, l.CountDown(t.Context()))
 		err = <-over
 		var incomplete *latch.IncompleteError
 		if !errors.Is(err, latch.ErrIncomplete) || !errors.As(err, &incomplete) || incomplete.Missing != 2 || incomplete.Parties != 3 {
 			t.Errorf("Wait: %v", err)
 		}
-		wantErr(t, "the lease of a party that has died", dying.Lease().Err(), holdfast.ErrLost)
-		wantErr(t, "CountDown of a party that has died", dying.CountDown(t.Context()), holdfast.ErrLost)
-		wantErr(t, "a late Wait", l.Wait(t.Context()), latch.ErrIncomplete)
+		expect.Err(t, "the lease of a party that has died", dying.Lease().Err(), holdfast.ErrLost)
+		expect.Err(t, "CountDown of a party that has died", dying.CountDown(t.Context()), holdfast.ErrLost)
+		expect.Err(t, "a late Wait", l.Wait(t.Context()), latch.ErrIncomplete)
 		if n, err := l.Count(t.Context()); err != nil || n != 0 {
 			t.Errorf("the count is %d, %v", n, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // lossOf waits until a lease is lost, and returns how.
@@ -45,7 +46,7 @@ func TestDeadlinesAllowForDrift(t *testing.T) {
 		}
 		check("acquired")
 		before = time.Now()
-		must(t, lease.Extend(t.Context(), ttl))
+		expect.OK(t, lease.Extend(t.Context(), ttl))
 		after = time.Now()
 		check("extended")
 
@@ -54,7 +55,7 @@ func TestDeadlinesAllowForDrift(t *testing.T) {
 		before = time.Now()
 		backend.Release(t, lease)
 		lease = backend.Receive(t, next)
-		inBounds(t, "how long a lease that was handed over lasts", time.Until(lease.Deadline()), 0, ttl-drift)
+		expect.Between(t, "how long a lease that was handed over lasts", time.Until(lease.Deadline()), 0, ttl-drift)
 		backend.Release(t, lease)
 	})
 }
@@ -66,31 +67,29 @@ func TestRenewalsAreBounded(t *testing.T) {
 		start := time.Now()
 		lease := backend.Acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.NoRenew()))
 		work := lease.Context(t.Context())
-		equal(t, "NoRenew: lost", lossOf(t, lease).Reason, holdfast.LossExpired)
-		inBounds(t, "NoRenew: how long it lasts", lease.Deadline().Sub(start), ttl/2, ttl)
+		expect.Equal(t, "NoRenew: lost", lossOf(t, lease).Reason, holdfast.LossExpired)
+		expect.Between(t, "NoRenew: how long it lasts", lease.Deadline().Sub(start), ttl/2, ttl)
 		for what, err := range map[string]error{
 			"Extend": lease.Extend(t.Context(), time.Second), "Release": lease.Release(t.Context()),
 			"the cause of the work's end": context.Cause(work),
 		} {
-			wantErr(t, "NoRenew: "+what+" after the deadline", err, holdfast.ErrLost)
+			expect.Err(t, "NoRenew: "+what+" after the deadline", err, holdfast.ErrLost)
 		}
 		last := lease.Fence()
 
 		start = time.Now()
 		lease = backend.Acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.MaxRenewals(2)))
-		rises(t, last, lease.Fence())
-		equal(t, "MaxRenewals: lost", lossOf(t, lease).Reason, holdfast.LossBound)
+		expect.Rises(t, last, lease.Fence())
+		expect.Equal(t, "MaxRenewals: lost", lossOf(t, lease).Reason, holdfast.LossBound)
 		// There were two renewals, at a third of the TTL each; drift takes some of that.
-		if d := lease.Deadline().Sub(start); d < ttl+ttl/2 {
-			t.Errorf("MaxRenewals(2): over after %s", d)
-		}
+		expect.AtLeast(t, "MaxRenewals(2): over after", lease.Deadline().Sub(start), ttl+ttl/2)
 
 		const bound = ttl * 4 / 3
 		lease = backend.Acquire(t, c.Mutex("d", holdfast.TTL(ttl), holdfast.MaxHold(bound)))
 		got := time.Now()
-		must(t, lease.Extend(t.Context(), time.Hour))
-		equal(t, "MaxHold: lost", lossOf(t, lease).Reason, holdfast.LossBound)
-		inBounds(t, "MaxHold: how long it lasts", lease.Deadline().Sub(got), bound/2, bound)
+		expect.OK(t, lease.Extend(t.Context(), time.Hour))
+		expect.Equal(t, "MaxHold: lost", lossOf(t, lease).Reason, holdfast.LossBound)
+		expect.Between(t, "MaxHold: how long it lasts", lease.Deadline().Sub(got), bound/2, bound)
 		// The server does not keep the lock longer either.
 		if left, err := b.Redis(t).PTTL(t.Context(), "holdfast:{d}").Result(); err != nil || left > bound/4 {
 			t.Errorf("MaxHold(%s): the key lives on for %s (%v)", bound, left, err)
@@ -132,17 +131,17 @@ func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 func TestExtend(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(time.Minute), holdfast.NoRenew()))
-		must(t, lease.Extend(t.Context(), time.Hour))
+		expect.OK(t, lease.Extend(t.Context(), time.Hour))
 		long := lease.Deadline()
-		inBounds(t, "what is left after Extend by an hour", time.Until(long), 50*time.Minute, time.Hour)
+		expect.Between(t, "what is left after Extend by an hour", time.Until(long), 50*time.Minute, time.Hour)
 		// Nothing shortens an expiry.
-		must(t, lease.Extend(t.Context(), time.Second))
+		expect.OK(t, lease.Extend(t.Context(), time.Second))
 		if lease.Deadline().Before(long.Add(-5 * time.Minute)) {
 			t.Errorf("a shorter Extend brought the deadline from %s to %s", long, lease.Deadline())
 		}
-		inBounds(t, "the TTL after a shorter Extend", b.Redis(t).PTTL(t.Context(), "holdfast:{m}").Val(), 50*time.Minute, time.Hour)
+		expect.Between(t, "the TTL after a shorter Extend", b.Redis(t).PTTL(t.Context(), "holdfast:{m}").Val(), 50*time.Minute, time.Hour)
 		for _, ttl := range []time.Duration{0, -1, time.Microsecond, 100 * 365 * 24 * time.Hour} {
-			wantErr(t, "Extend("+ttl.String()+")", lease.Extend(t.Context(), ttl), holdfast.ErrInvalid)
+			expect.Err(t, "Extend("+ttl.String()+")", lease.Extend(t.Context(), ttl), holdfast.ErrInvalid)
 		}
 		if held, _ := backend.IsHeld(t.Context(), b.Client(t, nil).Mutex("m")); !held || lease.Err() != nil {
 			t.Errorf("a refused Extend cost the lock: held %v, %v", held, lease.Err())
@@ -155,13 +154,12 @@ func TestReleaseWorksOnAnEndedContext(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := b.Client(t, nil).Mutex("m")
-		lease, err := l.Acquire(ctx)
-		must(t, err)
+		lease := expect.Of(l.Acquire(ctx)).OK(t)
 		cancel()
 		if lease.Err() != nil || lease.Context(context.Background()).Err() != nil {
 			t.Errorf("the lease ended with the context of its acquire: %v", lease.Err())
 		}
-		wantErr(t, "Release", lease.Release(ctx), nil)
+		expect.Err(t, "Release", lease.Release(ctx), nil)
 		if held, _ := backend.IsHeld(t.Context(), l); held {
 			t.Error("the lock is still held")
 		}
@@ -186,8 +184,8 @@ func TestAStrangersLockIsLeftAlone(t *testing.T) {
 			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrAmbiguous) {
 				t.Errorf("%s: Release of a lock that is another's: %v", name, err)
 			}
-			equal(t, name+": the other's value", rdb.Get(t.Context(), key).Val(), taken)
-			inBounds(t, name+": the other's TTL", rdb.PTTL(t.Context(), key).Val(), 50*time.Minute, time.Hour)
+			expect.Equal(t, name+": the other's value", rdb.Get(t.Context(), key).Val(), taken)
+			expect.Between(t, name+": the other's TTL", rdb.PTTL(t.Context(), key).Val(), 50*time.Minute, time.Hour)
 		}
 	})
 }
@@ -209,7 +207,7 @@ func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
 		second := queue(t, b.Client(t, nil).Mutex("m"), 2)
 		cancel()
 		for range 3 {
-			equal(t, "a cancelled Acquire", <-gone, context.Canceled)
+			expect.Equal(t, "a cancelled Acquire", <-gone, context.Canceled)
 		}
 		backend.Waiters(t, first.Mutex("m"), 1)
 		backend.Release(t, lease)
@@ -223,7 +221,7 @@ func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		both := b.Client(t, nil)
 		giving, cancel := context.WithCancel(t.Context())
-		gone := async(func() error { return errOf(both.Mutex("m").Acquire(giving)) })
+		gone := async(func() error { return expect.ErrOf(both.Mutex("m").Acquire(giving)) })
 		backend.Waiters(t, both.Mutex("m"), 1)
 		heir := make(chan *holdfast.Lease, 2)
 		for _, opts := range [][]holdfast.MutexOption{nil, {holdfast.Identity("other")}} {
@@ -263,7 +261,7 @@ func TestFencesRise(t *testing.T) {
 			prepare()
 			time.Sleep(time.Millisecond) // a lost counter begins anew at the server's time, which must advance
 			lease := backend.Acquire(t, c.Mutex("m"))
-			rises(t, last, lease.Fence())
+			expect.Rises(t, last, lease.Fence())
 			last = lease.Fence()
 			if what != 1 {
 				backend.Release(t, lease)
@@ -285,15 +283,13 @@ func TestANewGrantEndsTheLeaseBeforeIt(t *testing.T) {
 			for second, again := range ways {
 				// A renewal, 2 s after the grant, would take the deleted lock back.
 				l := c.Mutex("m", holdfast.TTL(time.Hour), holdfast.NoRenew())
-				old, err := acquire(l, t.Context())
-				must(t, err)
+				old := expect.Of(acquire(l, t.Context())).OK(t)
 				b.Redis(t).Del(t.Context(), "holdfast:{m}")
-				lease, err := again(l, t.Context())
-				must(t, err)
+				lease := expect.Of(again(l, t.Context())).OK(t)
 				if err := old.Err(); !errors.Is(err, holdfast.ErrLost) || lease.Err() != nil {
 					t.Errorf("%s, and then %s: the first lease: %v; the second: %v", first, second, err, lease.Err())
 				}
-				wantErr(t, first+", and then "+second+": Release of the first", old.Release(t.Context()), holdfast.ErrLost)
+				expect.Err(t, first+", and then "+second+": Release of the first", old.Release(t.Context()), holdfast.ErrLost)
 				backend.Release(t, lease)
 			}
 		}

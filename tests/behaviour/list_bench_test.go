@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -79,7 +80,7 @@ func fill(tb testing.TB, b *backend.Backend, n int) map[string]holdfast.Kind {
 		pipe.Set(ctx, "session:"+strconv.Itoa(i), "x", time.Hour)
 		pipe.Set(ctx, "holdfast-app:"+strconv.Itoa(i), "x", time.Hour)
 		if i%1000 == 999 || i == n-1 {
-			must(tb, errOf(pipe.Exec(ctx)))
+			expect.OK(tb, expect.ErrOf(pipe.Exec(ctx)))
 		}
 	}
 	release()
@@ -94,7 +95,7 @@ func listsThese(tb testing.TB, in *inspect.Inspector, want map[string]holdfast.K
 	defer cancel()
 	listed := make(map[string]bool, len(want))
 	for s, err := range in.List(ctx, "") {
-		must(tb, err)
+		expect.OK(tb, err)
 		base, _, _ := strings.Cut(s.Name, "/")
 		if base == "new" {
 			continue
@@ -123,7 +124,7 @@ func TestInspectorListsThousands(t *testing.T) {
 			for i := range 2000 { // the keys are moved about
 				pipe.Set(t.Context(), fmt.Sprint("noise:", listed, "-", i), "x", 0)
 			}
-			must(t, errOf(pipe.Exec(t.Context())))
+			expect.OK(t, expect.ErrOf(pipe.Exec(t.Context())))
 		})
 	})
 }
@@ -141,14 +142,11 @@ func while(tb testing.TB, s *server.Server, f func()) (l load) {
 	tb.Helper()
 	do := func(args ...any) any {
 		tb.Helper()
-		reply, err := s.Do(args...)
-		must(tb, err)
-		return reply
+		return expect.Of(s.Do(args...)).OK(tb)
 	}
 	do("CONFIG", "SET", "slowlog-log-slower-than", shortestLogged.Microseconds(), "slowlog-max-len", 100_000)
 	do("SLOWLOG", "RESET")
-	conn, err := s.Dial()
-	must(tb, err)
+	conn := expect.Of(s.Dial()).OK(tb)
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // told is a way in which a holder learns that its lease is lost.
@@ -45,8 +46,7 @@ func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		rdb, ctx := b.Redis(t), context.Background()
 		for kind, lock := range breakable {
-			s, err := lock(c, holdfast.TTL(time.Minute)).Status(ctx)
-			must(t, err)
+			s := expect.Of(lock(c, holdfast.TTL(time.Minute)).Status(ctx)).OK(t)
 			key := s.Key
 			for way, tell := range told {
 				terms := holdfast.Options(holdfast.TTL(time.Minute), holdfast.NoRenew()) // no renewal comes between a deletion and what follows
@@ -75,7 +75,7 @@ func TestADeletionIsToldInEveryWay(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb, ctx := b.Client(t, nil), b.Redis(t), context.Background()
 		party, err := barrier.New(c, "bar", 2).Join(ctx)
-		must(t, err)
+		expect.OK(t, err)
 		rdb.Del(ctx, "holdfast:{bar}")
 		_, err = party.Await(ctx)
 		wantLoss(t, "Await", err, holdfast.LossDeleted, "")
@@ -113,7 +113,7 @@ func TestReleaseOwnerSupersedesALease(t *testing.T) {
 		short := c.OwnerMutex("a", "job-7", holdfast.TTL(renewed))
 		release := func() {
 			t.Helper()
-			must(t, errOf(other.ReleaseOwner(ctx, "a", "job-7")))
+			expect.OK(t, expect.ErrOf(other.ReleaseOwner(ctx, "a", "job-7")))
 		}
 		for way, tell := range told {
 			lease := backend.Acquire(t, short)
@@ -163,16 +163,14 @@ func TestResetSupersedesTheParties(t *testing.T) {
 				reason = holdfast.LossDeleted
 			}
 			for way, tell := range told {
-				party, err := theLatch.Register(ctx)
-				must(t, err)
-				must(t, end())
+				party := expect.Of(theLatch.Register(ctx)).OK(t)
+				expect.OK(t, end())
 				wantLoss(t, "a party of a latch that was "+how+", told by "+way, tell(party), reason, "")
 			}
 			// The lease of a party that has left was not ended by the reset.
-			party, err := theLatch.Register(ctx)
-			must(t, err)
-			wantErr(t, "CountDown after the latch was "+how, party.CountDown(ctx), nil)
-			must(t, theLatch.Reset(ctx))
+			party := expect.Of(theLatch.Register(ctx)).OK(t)
+			expect.Err(t, "CountDown after the latch was "+how, party.CountDown(ctx), nil)
+			expect.OK(t, theLatch.Reset(ctx))
 		}
 	})
 }

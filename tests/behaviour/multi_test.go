@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
@@ -20,7 +21,7 @@ func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
 		settled(t, b, c)
 		before := asked(b.Server)
 		lease := backend.Acquire(t, all)
-		equal(t, "scripts for three free locks", asked(b.Server)-before, 1)
+		expect.Equal(t, "scripts for three free locks", asked(b.Server)-before, 1)
 		backend.Release(t, lease)
 	})
 }
@@ -59,17 +60,17 @@ func TestMultiIsLostWithOne(t *testing.T) {
 			}
 			lease := backend.Acquire(t, b.Client(t, nil).Multi([]string{"a", "b", "c"}, holdfast.TTL(ttl)))
 			b.Redis(t).Set(t.Context(), "holdfast:{b}", "theirs", time.Minute)
-			wantErr(t, "Extend of what is lost", lease.Extend(t.Context(), ttl), holdfast.ErrLost)
+			expect.Err(t, "Extend of what is lost", lease.Extend(t.Context(), ttl), holdfast.ErrLost)
 			<-lease.Done()
 			var lost *holdfast.LostError
 			if cause := context.Cause(lease.Context(context.Background())); !errors.As(cause, &lost) || lost.Name != "b" || lost.Reason != holdfast.LossTaken ||
 				lost.Fence != lease.Fences()["b"] {
 				t.Errorf("the context ends with %v", cause)
 			}
-			wantErr(t, "Err", lease.Err(), holdfast.ErrLost)
+			expect.Err(t, "Err", lease.Err(), holdfast.ErrLost)
 			if release {
 				wantHeld(t, one.Mutex("a"))
-				wantErr(t, "Release of what is lost", lease.Release(t.Context()), holdfast.ErrLost)
+				expect.Err(t, "Release of what is lost", lease.Release(t.Context()), holdfast.ErrLost)
 			}
 			b.Redis(t).Del(t.Context(), "holdfast:{b}")
 			backend.Release(t, backend.Acquire(t, one.Mutex("a")))
@@ -88,9 +89,9 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 			t.Helper()
 			outer = backend.Acquire(t, c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(ttl)))
 			inner, err := c.Multi([]string{"a", "b"}, holdfast.Reentrant(), holdfast.TTL(ttl)).Acquire(outer.Context(context.Background()))
-			must(t, err)
+			expect.OK(t, err)
 			b.Redis(t).Set(t.Context(), "holdfast:{b}", "theirs", time.Minute)
-			wantErr(t, "Extend", inner.Extend(t.Context(), time.Second), holdfast.ErrLost)
+			expect.Err(t, "Extend", inner.Extend(t.Context(), time.Second), holdfast.ErrLost)
 			<-inner.Done()
 			b.Redis(t).Del(t.Context(), "holdfast:{b}")
 			return outer, inner
@@ -99,7 +100,7 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 		if err := outer.Extend(t.Context(), time.Minute); err != nil || outer.Err() != nil || inner.Err() == nil {
 			t.Errorf("the outer lease: %v, %v; the inner one: %v", err, outer.Err(), inner.Err())
 		}
-		wantErr(t, "Release of the inner lease", inner.Release(t.Context()), holdfast.ErrLost)
+		expect.Err(t, "Release of the inner lease", inner.Release(t.Context()), holdfast.ErrLost)
 		wantHeld(t, b.Client(t, nil).Mutex("a"))
 		backend.Release(t, outer)
 		b.Cleaned(t)
@@ -139,7 +140,7 @@ func TestMultiNeverDeadlocks(t *testing.T) {
 						}
 						tokens := lease.Fences()
 						for _, i := range order {
-							equal(t, "holders of "+names[i], holders[i].Add(1), 1)
+							expect.Equal(t, "holders of "+names[i], holders[i].Add(1), 1)
 							if before := last[i].Swap(tokens[names[i]]); before >= tokens[names[i]] {
 								t.Errorf("fence %d of %q follows %d", tokens[names[i]], names[i], before)
 							}

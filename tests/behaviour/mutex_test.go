@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -39,12 +40,14 @@ func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 			t.Errorf("%d DELIFEQ for %d cycles; want one for each release", n, cycles)
 		}
 		for _, command := range []string{"publish", "zadd", "subscribe"} {
-			equal(t, command+" for cycles of a free lock", ran[command], 0)
+			expect.Equal(t, command+" for cycles of a free lock", ran[command], 0)
 		}
 	})
 }
 
 // Each hand-over from client to client costs the same number of commands, however many clients wait.
+//
+// Bug: Waiting costs the server commands: the more wait, the more a turn takes.
 func TestACrowdCostsNoMoreCommands(t *testing.T) {
 	virtually(t, func(t *testing.T, b *backend.Backend) {
 		for _, n := range []int{3, 50} {
@@ -113,7 +116,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 		last := lease.Fence()
 		backend.Release(t, lease)
 		for want := range goroutines {
-			equal(t, "the goroutine that is served next", <-order, want)
+			expect.Equal(t, "the goroutine that is served next", <-order, want)
 			if token := <-tokens; token <= last {
 				t.Errorf("fence %d follows %d", token, last)
 			} else {

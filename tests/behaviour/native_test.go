@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -49,13 +50,13 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 		other := b.Client(t, nil)
 		end := settled(t, b, c)
 		for _, s := range []script.Script{script.Release(), script.BatchRelease()} {
-			must(t, b.Redis(t).ScriptLoad(t.Context(), s.Source).Err())
+			expect.OK(t, b.Redis(t).ScriptLoad(t.Context(), s.Source).Err())
 		}
 		// A renewal would change the value.
 		lease := backend.Acquire(t, c.Mutex("m", holdfast.Meta("a", "b:c+"), holdfast.NoRenew()))
 		since := releasing(b.Server)
 		backend.Release(t, lease)
-		equal(t, "a release", since(), "1 DELIFEQ, 0 MGET, 0 scripts")
+		expect.Equal(t, "a release", since(), "1 DELIFEQ, 0 MGET, 0 scripts")
 
 		lease = backend.Acquire(t, c.Mutex("m", holdfast.TTL(time.Minute), holdfast.NoRenew()))
 		waiting := queue(t, other.Mutex("m"), 1)
@@ -77,7 +78,7 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 		crowd(goroutines, func(i int) {
 			noError(t, leases[i].Release(t.Context()))
 		})
-		equal(t, "releases at once", since(), fmt.Sprintf("%d DELIFEQ, 0 MGET, 0 scripts", goroutines))
+		expect.Equal(t, "releases at once", since(), fmt.Sprintf("%d DELIFEQ, 0 MGET, 0 scripts", goroutines))
 		end()
 		b.Cleaned(t)
 	})
@@ -103,13 +104,13 @@ func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
 			for i := range 3 {
 				backend.Release(t, backend.Acquire(t, c.Mutex(fmt.Sprint("m", i))))
 			}
-			equal(t, "requests of DELIFEQ", asked.Load()-before, want)
+			expect.Equal(t, "requests of DELIFEQ", asked.Load()-before, want)
 		}
 		use(3)
 		// It is refused for the moment.
 		lease := backend.Acquire(t, c.Mutex("m"))
 		for _, want := range []any{"1", "0"} {
-			must(t, errOf(b.Server.Do("CONFIG", "SET", "min-replicas-to-write", want)))
+			expect.OK(t, expect.ErrOf(b.Server.Do("CONFIG", "SET", "min-replicas-to-write", want)))
 			if err := lease.Release(t.Context()); (err != nil) != (want == "1") || err != nil && !backend.HasCode(err, "NOREPLICAS") {
 				if !errors.Is(err, holdfast.ErrAmbiguous) {
 					t.Errorf("Release, with %v replicas wanted: %v", want, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 )
 
@@ -93,9 +94,9 @@ func TestObserversOfEveryKindOfLock(t *testing.T) {
 			}},
 		} {
 			before := len(r.Acquires())
-			must(t, k.use())
+			expect.OK(t, k.use())
 			a := eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
-			equal(t, "acquires of "+k.name, len(r.Acquires())-before, 1)
+			expect.Equal(t, "acquires of "+k.name, len(r.Acquires())-before, 1)
 			for what, e := range map[string]*holdfast.AcquireEvent{"AcquireStart": &a.Start, "AcquireEnd": a.End} {
 				if e.Name != k.name || e.Kind != k.kind || e.Mode != k.mode || e.Permits != k.permits || e.Identity != "me" || e.Try != k.try || e.Start.IsZero() {
 					t.Errorf("%s: %+v", what, *e)
@@ -160,10 +161,10 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 		}
 
 		ctx, cancel := context.WithCancel(context.Background())
-		failed := async(func() error { return errOf(c.Mutex("x").Acquire(ctx)) })
+		failed := async(func() error { return expect.ErrOf(c.Mutex("x").Acquire(ctx)) })
 		backend.Waiters(t, c.Mutex("x"), 1)
 		cancel()
-		equal(t, "Acquire", <-failed, context.Canceled)
+		expect.Equal(t, "Acquire", <-failed, context.Canceled)
 		a = eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd")
 		if a.End.Err != context.Canceled || a.End.Waited < 0 || a.Start.Try {
 			t.Errorf("AcquireEnd: %+v", *a.End)
@@ -171,7 +172,7 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 
 		_, err = c.Mutex("x", holdfast.Wait(time.Millisecond)).Acquire(context.Background())
 		if late := b.Server != nil && errors.Is(err, holdfast.ErrUnavailable); !late { // a real server may answer too late
-			wantErr(t, "Acquire with Wait", err, holdfast.ErrHeld)
+			expect.Err(t, "Acquire with Wait", err, holdfast.ErrHeld)
 		}
 		if a = eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd"); errors.Is(err, holdfast.ErrHeld) && a.End.Holder.Identity != "other" {
 			t.Errorf("AcquireEnd: %+v", *a.End)
@@ -184,10 +185,10 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
 
-		failed = async(func() error { return errOf(c.Mutex("x").Acquire(context.Background())) })
+		failed = async(func() error { return expect.ErrOf(c.Mutex("x").Acquire(context.Background())) })
 		backend.Waiters(t, other.Mutex("x"), 1)
 		noError(t, c.Close(context.Background()))
-		wantErr(t, "Acquire", <-failed, holdfast.ErrClosed)
+		expect.Err(t, "Acquire", <-failed, holdfast.ErrClosed)
 		if a = eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrClosed) {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
@@ -210,20 +211,20 @@ func TestObserversOfALostLease(t *testing.T) {
 			if e := a.Last; e.Reason != reason || !errors.As(e.Err, &lost) || lost.Fence != lease.Fence() || lost.Name != l.Name() || e.Held <= 0 || e.Identity != "me" {
 				t.Errorf("Lost: %+v", *e)
 			}
-			wantErr(t, "Release", lease.Release(context.Background()), holdfast.ErrLost)
+			expect.Err(t, "Release", lease.Release(context.Background()), holdfast.ErrLost)
 		}
 
 		// Somebody deletes the lock; the release notices.
 		lease := backend.Acquire(t, c.Mutex("deleted"))
 		b.Redis(t).Del(context.Background(), "holdfast:{deleted}")
-		wantErr(t, "Release", lease.Release(context.Background()), holdfast.ErrLost)
+		expect.Err(t, "Release", lease.Release(context.Background()), holdfast.ErrLost)
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Lost")
 
 		// Somebody ends an owner's lease.
 		lease = backend.Acquire(t, c.OwnerMutex("owned", "me", holdfast.TTL(6*time.Second)))
-		noError(t, errOf(b.Client(t, nil).ReleaseOwner(context.Background(), "owned", "me")))
+		noError(t, expect.ErrOf(b.Client(t, nil).ReleaseOwner(context.Background(), "owned", "me")))
 		<-lease.Done()
-		equal(t, "Lost", eventually(t, r, "AcquireStart", "AcquireEnd", "Lost").Last.Reason, holdfast.LossSuperseded)
+		expect.Equal(t, "Lost", eventually(t, r, "AcquireStart", "AcquireEnd", "Lost").Last.Reason, holdfast.LossSuperseded)
 		backend.Eventually(t, "the losses are logged", func() bool {
 			return strings.Contains(log.String(), `level=INFO msg="holdfast: lease lost" lock=owned reason=superseded`) && strings.Count(log.String(), `level=WARN msg="holdfast: lease lost"`) == 3
 		})
@@ -246,7 +247,7 @@ func TestObserversOfRenewals(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, r := observed(t, b, holdfast.Config{})
 		lease := backend.Acquire(t, c.Mutex("x"))
-		must(t, lease.Extend(context.Background(), time.Minute))
+		expect.OK(t, lease.Extend(context.Background(), time.Minute))
 		a := r.Latest(t)
 		if len(a.Leases) != 1 {
 			t.Fatalf("told was %v", a.Events)
@@ -260,7 +261,7 @@ func TestObserversOfRenewals(t *testing.T) {
 		backend.Eventually(t, "a renewal of several locks", func() bool {
 			lease := backend.Acquire(t, c.Multi([]string{"a", "b"}))
 			defer backend.Release(t, lease)
-			must(t, lease.Extend(context.Background(), time.Minute))
+			expect.OK(t, lease.Extend(context.Background(), time.Minute))
 			a := r.Latest(t)
 			for _, e := range a.Leases {
 				if e.Name != "a, b" || e.Kind != holdfast.KindMulti || e.Deadline.IsZero() {
@@ -278,15 +279,13 @@ func TestObserversOfAChangeOfMode(t *testing.T) {
 		c, r := observed(t, b, holdfast.Config{})
 		rw := c.RWMutex("x")
 		writer := backend.Acquire(t, rw.Writer())
-		reader, err := rw.Downgrade(ctx, writer)
-		must(t, err)
+		reader := expect.Of(rw.Downgrade(ctx, writer)).OK(t)
 		other := backend.Acquire(t, b.Client(t, nil).RWMutex("x").Reader())
 		if _, err := rw.TryUpgrade(ctx, reader); !errors.Is(err, holdfast.ErrHeld) {
 			t.Fatal(err)
 		}
 		backend.Release(t, other)
-		again, err := rw.TryUpgrade(ctx, reader)
-		must(t, err)
+		again := expect.Of(rw.TryUpgrade(ctx, reader)).OK(t)
 		backend.Release(t, again)
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
 		type change struct {
@@ -434,7 +433,7 @@ func TestAnObserverThatPanics(t *testing.T) {
 		c, r := observed(t, b, holdfast.Config{Observers: []*holdfast.Observer{first}, Logger: log.config().Logger})
 		l := c.Mutex("x")
 		for range 2 {
-			must(t, l.Do(context.Background(), func(context.Context, *holdfast.Lease) error { return nil }))
+			expect.OK(t, l.Do(context.Background(), func(context.Context, *holdfast.Lease) error { return nil }))
 		}
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
 		noError(t, c.Close(context.Background()))
@@ -480,7 +479,7 @@ func TestTheContextsOfObservers(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, err)
+	expect.OK(t, err)
 	want := []string{
 		"first start: caller", "second start: caller first",
 		"first end: caller first second", "second end: caller first second",
@@ -495,11 +494,10 @@ func TestObserversOfALockThatIsCarried(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		ctx := context.Background()
 		c, r := observed(t, b, holdfast.Config{})
-		ticket, err := backend.Acquire(t, c.Mutex("x")).Detach(ctx, time.Minute)
-		must(t, err)
+		ticket := expect.Of(backend.Acquire(t, c.Mutex("x")).Detach(ctx, time.Minute)).OK(t)
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
 		lease, err := c.Adopt(ctx, ticket)
-		must(t, err)
+		expect.OK(t, err)
 		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !a.Start.Try || a.Start.Name != "x" || a.End.Handover != holdfast.HandoverServer || a.End.Fence != lease.Fence() {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}

@@ -3,12 +3,11 @@ package behaviour
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // An acquire under a lease's context joins the lease without the server; under another owner's lease it is
@@ -48,82 +47,9 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 		wantAsleep(t, "another owner", first)
 		backend.Release(t, inner)
 		one, two := backend.Receive(t, first), backend.Receive(t, second) // both at once
-		equal(t, "the fence of an owner's second lease", two.Fence(), one.Fence())
+		expect.Equal(t, "the fence of an owner's second lease", two.Fence(), one.Fence())
 		backend.Release(t, one)
 		backend.Release(t, two)
-		b.Cleaned(t)
-	})
-}
-
-// Owners with two processes each acquire the lock, and acquire it again. Two owners never have it at once, and
-// fences rise from one to the next.
-func TestOwnersInAStorm(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
-		var mu sync.Mutex // guards the rest
-		var owner string
-		var holds, turns, joint int
-		var highest uint64
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		enter := func(who string, fence uint64) {
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case holds > 0 && (owner != who || fence != highest):
-				t.Errorf("%s has the fence %d beside %s with %d", who, fence, owner, highest)
-			case holds > 0:
-				joint++
-			case fence < highest || fence == highest && who != owner:
-				t.Errorf("%s has the fence %d after %d of %s", who, fence, highest, owner)
-			default:
-				turns++
-			}
-			owner, highest = who, fence
-			holds++
-			if turns >= 40 && joint > 0 || t.Failed() {
-				cancel()
-			}
-		}
-		leave := func() {
-			mu.Lock()
-			defer mu.Unlock()
-			holds--
-		}
-		var wg sync.WaitGroup
-		for i, who := range []string{"me", "you", "her"} {
-			for j := range 2 {
-				l := b.Client(t, nil).OwnerMutex("a", who)
-				for k := range 2 {
-					wg.Go(func() {
-						dice := random(100*i + 10*j + k)
-						for ctx.Err() == nil {
-							lease, err := l.Acquire(ctx)
-							if err != nil {
-								continue
-							}
-							enter(who, lease.Fence())
-							time.Sleep(upTo(2*time.Millisecond, dice))
-							if dice.IntN(2) == 0 {
-								if inner, err := l.TryAcquire(ctx); err == nil {
-									enter(who, inner.Fence())
-									leave()
-									_ = inner.Release(ctx)
-								} else if ctx.Err() == nil {
-									t.Errorf("TryAcquire by the owner that has it: %v", err)
-								}
-							}
-							leave()
-							_ = lease.Release(ctx)
-							time.Sleep(upTo(2*time.Millisecond, dice)) // lets others have their turn
-						}
-					})
-				}
-			}
-		}
-		wg.Wait()
-		if turns < 40 || joint == 0 {
-			t.Errorf("%d turns and %d joint leases", turns, joint)
-		}
 		b.Cleaned(t)
 	})
 }

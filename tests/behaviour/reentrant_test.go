@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // reentrant returns a lock with a client of its own.
@@ -18,9 +19,8 @@ func reentrant(t testing.TB, b *backend.Backend, opts ...holdfast.MutexOption) *
 // again acquires a lock within a lease of it.
 func again(t testing.TB, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lease {
 	t.Helper()
-	lease, err := l.Acquire(within.Context(context.Background()))
-	must(t, err)
-	equal(t, "the fence within", lease.Fence(), within.Fence())
+	lease := expect.Of(l.Acquire(within.Context(context.Background()))).OK(t)
+	expect.Equal(t, "the fence within", lease.Fence(), within.Fence())
 	return lease
 }
 
@@ -45,12 +45,12 @@ func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 					t.Errorf("a lease that was released says %v, its context %v", lease.Err(), cause)
 				}
 				for _, j := range order[n+1:] {
-					wantErr(t, "a lease that was not released", leases[j].Err(), nil)
+					expect.Err(t, "a lease that was not released", leases[j].Err(), nil)
 				}
 				backend.Release(t, lease) // counts once
 			}
 			last := backend.Receive(t, next)
-			rises(t, first.Fence(), last.Fence())
+			expect.Rises(t, first.Fence(), last.Fence())
 			backend.Release(t, last)
 		}
 		b.Cleaned(t)
@@ -67,8 +67,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 		before := asked(b.Server)
 		for range 100 {
 			lease := again(t, l, first)
-			tried, err := l.TryAcquire(lease.Context(context.Background()))
-			must(t, err)
+			tried := expect.Of(l.TryAcquire(lease.Context(context.Background()))).OK(t)
 			backend.Release(t, tried)
 			backend.Release(t, lease)
 		}
@@ -86,10 +85,9 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 		l := c.Mutex("a", holdfast.Reentrant())
 		lease := backend.Acquire(t, l)
 		wantHeld(t, l)
-		wantErr(t, "another client's", errOf(reentrant(t, b).TryAcquire(lease.Context(context.Background()))), holdfast.ErrHeld)
-		wantErr(t, "one without", errOf(c.Mutex("a").TryAcquire(lease.Context(context.Background()))), holdfast.ErrDeadlock)
-		elsewhere, err := c.Mutex("b", holdfast.Reentrant()).TryAcquire(lease.Context(context.Background()))
-		must(t, err)
+		expect.Err(t, "another client's", expect.ErrOf(reentrant(t, b).TryAcquire(lease.Context(context.Background()))), holdfast.ErrHeld)
+		expect.Err(t, "one without", expect.ErrOf(c.Mutex("a").TryAcquire(lease.Context(context.Background()))), holdfast.ErrDeadlock)
+		elsewhere := expect.Of(c.Mutex("b", holdfast.Reentrant()).TryAcquire(lease.Context(context.Background()))).OK(t)
 		inner, err := l.TryAcquire(elsewhere.Context(lease.Context(context.Background()))) // contexts add up
 		if err != nil || inner.Fence() != lease.Fence() {
 			t.Fatalf("within two locks: %v, %v", inner, err)
@@ -103,7 +101,7 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 		if err != nil || next.Fence() <= lease.Fence() {
 			t.Fatalf("after the release: %v, %v; want a new lease", next, err)
 		}
-		wantErr(t, "with the released lease's context", errOf(l.TryAcquire(lease.Context(context.Background()))), context.Canceled)
+		expect.Err(t, "with the released lease's context", expect.ErrOf(l.TryAcquire(lease.Context(context.Background()))), context.Canceled)
 		backend.Release(t, next)
 		b.Cleaned(t)
 	})
@@ -118,8 +116,8 @@ func TestReentrantReadersAndWriters(t *testing.T) {
 		next := backend.Start(t, other)
 		backend.Waiters(t, other, 1)
 		inner := again(t, rw.Reader(), reader)
-		wantErr(t, "a reader that wants to write", errOf(rw.Writer().Acquire(inner.Context(context.Background()))), holdfast.ErrDeadlock)
-		wantErr(t, "TryUpgrade of a lease that is not the only one", errOf(rw.TryUpgrade(t.Context(), inner)), holdfast.ErrHeld)
+		expect.Err(t, "a reader that wants to write", expect.ErrOf(rw.Writer().Acquire(inner.Context(context.Background()))), holdfast.ErrDeadlock)
+		expect.Err(t, "TryUpgrade of a lease that is not the only one", expect.ErrOf(rw.TryUpgrade(t.Context(), inner)), holdfast.ErrHeld)
 		backend.Release(t, reader)
 		wantAsleep(t, "the writer", next)
 		backend.Release(t, inner)
@@ -134,8 +132,7 @@ func TestReentrantReadersAndWriters(t *testing.T) {
 		wantHeld(t, b.Client(t, nil).RWMutex("a").Reader())
 		backend.Release(t, writing)
 		backend.Release(t, reading)
-		down, err := rw.Downgrade(t.Context(), writer)
-		must(t, err)
+		down := expect.Of(rw.Downgrade(t.Context(), writer)).OK(t)
 		inner = again(t, rw.Reader(), down)
 		backend.Release(t, down)
 		backend.Release(t, inner)

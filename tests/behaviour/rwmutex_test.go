@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // readers and writers return a side of one lock, with a client of its own.
@@ -24,7 +25,7 @@ func writers(t testing.TB, b *backend.Backend, opts ...holdfast.RWMutexOption) *
 func wantHeld(t testing.TB, l *holdfast.Lock) {
 	t.Helper()
 	lease, err := l.TryAcquire(t.Context())
-	wantErr(t, "TryAcquire", err, holdfast.ErrHeld)
+	expect.Err(t, "TryAcquire", err, holdfast.ErrHeld)
 	if err == nil {
 		backend.Release(t, lease)
 	}
@@ -52,8 +53,8 @@ func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 		})
 		next := backend.Start(t, w)
 		backend.Waiters(t, w, 1)
-		wantErr(t, "the live reader", live.Err(), nil)
-		wantErr(t, "the dead reader", dead.Err(), holdfast.ErrLost)
+		expect.Err(t, "the live reader", live.Err(), nil)
+		expect.Err(t, "the dead reader", dead.Err(), holdfast.ErrLost)
 		backend.Release(t, live)
 		backend.Release(t, backend.Receive(t, next))
 		b.Cleaned(t)
@@ -134,7 +135,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 		over.Store(true)
 		wg.Wait()
 		for _, fence := range after {
-			rises(t, lease.Fence(), fence)
+			expect.Rises(t, lease.Fence(), fence)
 		}
 		b.Cleaned(t)
 	})
@@ -164,13 +165,12 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 			t.Fatalf("Holders: %+v, %v", all, err)
 		}
 		t.Logf("passed on: %v", all[0].Fence == before.Fence())
-		own, err := rw.Downgrade(t.Context(), writer)
-		must(t, err)
+		own := expect.Of(rw.Downgrade(t.Context(), writer)).OK(t)
 		other := backend.Acquire(t, readers(t, b))
 		neighbour := backend.Acquire(t, rw.Reader())
 		for who, l := range map[string]*holdfast.Lease{"own": own, "other process's": other, "neighbour's": neighbour} {
-			equal(t, "the fence of the "+who+" reader", l.Fence(), writer.Fence())
-			wantErr(t, "Extend by the "+who+" reader", l.Extend(t.Context(), time.Minute), nil)
+			expect.Equal(t, "the fence of the "+who+" reader", l.Fence(), writer.Fence())
+			expect.Err(t, "Extend by the "+who+" reader", l.Extend(t.Context(), time.Minute), nil)
 			backend.Release(t, l)
 		}
 		b.Cleaned(t)
@@ -201,9 +201,9 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 		}
 		for _, l := range leases {
 			wantHeld(t, writers(t, b))
-			wantErr(t, "a reader", l.Err(), nil)
+			expect.Err(t, "a reader", l.Err(), nil)
 			backend.Release(t, l)
-			wantErr(t, "a reader after its release", l.Err(), holdfast.ErrReleased)
+			expect.Err(t, "a reader after its release", l.Err(), holdfast.ErrReleased)
 			backend.Release(t, l)
 		}
 		b.Cleaned(t)
@@ -224,64 +224,13 @@ func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 		<-three.Done()
 		for _, l := range []*holdfast.Lease{two, one, three} {
 			wantHeld(t, writers(t, b))
-			wantErr(t, "Release of a reader", l.Release(t.Context()), nil)
+			expect.Err(t, "Release of a reader", l.Release(t.Context()), nil)
 		}
 		select {
 		case err := <-closed:
-			wantErr(t, "Close", err, nil)
+			expect.Err(t, "Close", err, nil)
 		case <-time.After(time.Minute):
 			t.Error("Close does not return")
-		}
-		b.Cleaned(t)
-	})
-}
-
-// In a storm of readers and writers of several processes there are never two writers, or a writer and a reader, and fences say
-// who came later.
-func TestReadersAndWritersInAStorm(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
-		var reading, writing, reads, writes atomic.Int64
-		var last atomic.Uint64
-		var wg sync.WaitGroup
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		for i := range 3 {
-			rw := b.Client(t, nil).RWMutex("a")
-			for j := range 6 {
-				wg.Go(func() {
-					dice := random(10*i + j)
-					for ctx.Err() == nil {
-						l, inside, reader := rw.Writer(), &writing, false
-						if dice.IntN(4) > 0 {
-							l, inside, reader = rw.Reader(), &reading, true
-						}
-						lease, err := l.Acquire(ctx)
-						if err != nil {
-							continue
-						}
-						inside.Add(1)
-						r, w, before := reading.Load(), writing.Load(), last.Load()
-						if reader {
-							reads.Add(1)
-						} else if last.Store(lease.Fence()); writes.Add(1) == 100 {
-							cancel()
-						}
-						if lease.Err() == nil && (reader && w > 0 || !reader && (w > 1 || r > 0)) {
-							t.Errorf("%d writers and %d readers at once", w, r)
-						}
-						if lease.Err() == nil && (lease.Fence() < before || !reader && lease.Fence() == before) {
-							t.Errorf("fence %d, of a reader: %t, follows a writer's, %d", lease.Fence(), reader, before)
-						}
-						time.Sleep(upTo(2*time.Millisecond, dice))
-						inside.Add(-1)
-						_ = lease.Release(ctx)
-					}
-				})
-			}
-		}
-		wg.Wait()
-		if reads.Load() == 0 || writes.Load() < 100 {
-			t.Errorf("%d reads and %d writes", reads.Load(), writes.Load())
 		}
 		b.Cleaned(t)
 	})

@@ -1,14 +1,12 @@
 package behaviour
 
 import (
-	"context"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // A waiter that wants more permits than there are after a resize is told so, and does not block those behind it, be they of
@@ -20,7 +18,7 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 		for behind, light := range map[string]*holdfast.Lock{"of another process": b.Client(t, nil).Semaphore("s", 3).Permits(1), "of its own process": s.Permits(1)} {
 			one := backend.Acquire(t, b.Client(t, nil).Semaphore("s", 3).Permits(1))
 			failed := async(func() error {
-				return errOf(c.Semaphore("s", 3).Permits(3, holdfast.TTL(5*time.Second)).Acquire(t.Context()))
+				return expect.ErrOf(c.Semaphore("s", 3).Permits(3, holdfast.TTL(5*time.Second)).Acquire(t.Context()))
 			})
 			backend.Waiters(t, s.Permits(1), 1)
 			next := backend.Start(t, light)
@@ -28,51 +26,12 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 				backend.Waiters(t, s.Permits(1), 2)
 			}
 			wantAsleep(t, "the light one behind the heavy one", next)
-			must(t, s.Resize(t.Context(), 2))
+			expect.OK(t, s.Resize(t.Context(), 2))
 			backend.Release(t, backend.Receive(t, next))
 			backend.Release(t, one)
-			wantErr(t, "the heavy one, before one "+behind, <-failed, holdfast.ErrMismatch)
-			must(t, s.Resize(t.Context(), 0))
+			expect.Err(t, "the heavy one, before one "+behind, <-failed, holdfast.ErrMismatch)
+			expect.OK(t, s.Resize(t.Context(), 0))
 			b.Cleaned(t)
 		}
-	})
-}
-
-func TestSemaphoreInAStorm(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
-		const most = 5
-		var held, grants atomic.Int64
-		var wg sync.WaitGroup
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		for i := range 3 {
-			c := b.Client(t, nil)
-			for j := range 5 {
-				wg.Go(func() {
-					dice := random(10*i + j)
-					for ctx.Err() == nil {
-						n := 1 + dice.IntN(most)
-						lease, err := c.Semaphore("s", most).Permits(n).Acquire(ctx)
-						if err != nil {
-							continue
-						}
-						if grants.Add(1) == 300 {
-							cancel()
-						}
-						if now := held.Add(int64(n)); now > most && lease.Err() == nil {
-							t.Errorf("%d permits are held, of %d", now, most)
-						}
-						time.Sleep(upTo(2*time.Millisecond, dice))
-						held.Add(int64(-n))
-						_ = lease.Release(ctx)
-					}
-				})
-			}
-		}
-		wg.Wait()
-		if grants.Load() < 300 {
-			t.Errorf("%d grants", grants.Load())
-		}
-		b.Cleaned(t)
 	})
 }

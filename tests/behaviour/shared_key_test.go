@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // sharedKey makes our lock for a key that other programs use.
@@ -251,7 +252,7 @@ func TestReleaseDespiteABrokenQueue(t *testing.T) {
 			backend.Waiters(t, waiter, 1)
 			spoil()
 			backend.Release(t, lease)
-			equal(t, what+": keys of the lock", rdb.Exists(t.Context(), "holdfast:{m}").Val(), 0)
+			expect.Equal(t, what+": keys of the lock", rdb.Exists(t.Context(), "holdfast:{m}").Val(), 0)
 			select {
 			case l := <-leases:
 				if l != nil {

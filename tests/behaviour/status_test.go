@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // candidate is somebody who wants a lock.
@@ -189,7 +190,7 @@ func TestStatusTellsTheServersLimit(t *testing.T) {
 		limits(8, other)
 		lease := backend.Acquire(t, mine.Permits(1))
 		limits(3, other)
-		must(t, mine.Resize(t.Context(), 5))
+		expect.OK(t, mine.Resize(t.Context(), 5))
 		limits(5, mine)
 		limits(5, other)
 		backend.Release(t, lease)
@@ -205,7 +206,7 @@ func TestStatusTellsTheServersLimit(t *testing.T) {
 		counts(9, 9, bigger) // and this has begun no count
 		counts(2, 2, theLatch)
 		for left := 1; left >= 0; left-- {
-			must(t, theLatch.CountDown(t.Context()))
+			expect.OK(t, theLatch.CountDown(t.Context()))
 			counts(2, left, bigger)
 		}
 	})

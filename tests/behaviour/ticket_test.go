@@ -14,25 +14,22 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // detach detaches a lease for a minute, and carries the ticket to another process.
 func detach(t testing.TB, lease *holdfast.Lease) (ticket holdfast.Ticket) {
 	t.Helper()
-	made, err := lease.Detach(t.Context(), time.Minute)
-	must(t, err)
-	text, err := made.MarshalText()
-	must(t, err)
-	must(t, ticket.UnmarshalText(text))
+	made := expect.Of(lease.Detach(t.Context(), time.Minute)).OK(t)
+	text := expect.Of(made.MarshalText()).OK(t)
+	expect.OK(t, ticket.UnmarshalText(text))
 	return ticket
 }
 
 // adopt adopts a lock, or fails the test.
 func adopt(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, opts ...holdfast.MutexOption) *holdfast.Lease {
 	t.Helper()
-	lease, err := c.Adopt(t.Context(), ticket, opts...)
-	must(t, err)
-	return lease
+	return expect.Of(c.Adopt(t.Context(), ticket, opts...)).OK(t)
 }
 
 // used requires that the ticket is no longer valid.
@@ -68,11 +65,11 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 				if err := lease.Err(); err != holdfast.ErrReleased || context.Cause(work) != holdfast.ErrReleased {
 					t.Errorf("a detached lease: %v, its context: %v", err, context.Cause(work))
 				}
-				wantErr(t, "Release of a detached lease", lease.Release(t.Context()), nil)
-				equal(t, "Extend of a detached lease", lease.Extend(t.Context(), time.Minute), holdfast.ErrReleased)
-				equal(t, "Detach of a detached lease", errOf(lease.Detach(t.Context(), time.Minute)), holdfast.ErrReleased)
-				wantErr(t, "TryAcquire of a detached lock", errOf(lock(second).TryAcquire(t.Context())), holdfast.ErrHeld)
-				equal(t, "the ticket's name", ticket.Name(), lock(first).Name())
+				expect.Err(t, "Release of a detached lease", lease.Release(t.Context()), nil)
+				expect.Equal(t, "Extend of a detached lease", lease.Extend(t.Context(), time.Minute), holdfast.ErrReleased)
+				expect.Equal(t, "Detach of a detached lease", expect.ErrOf(lease.Detach(t.Context(), time.Minute)), holdfast.ErrReleased)
+				expect.Err(t, "TryAcquire of a detached lock", expect.ErrOf(lock(second).TryAcquire(t.Context())), holdfast.ErrHeld)
+				expect.Equal(t, "the ticket's name", ticket.Name(), lock(first).Name())
 
 				heir := adopt(t, second, ticket)
 				used(t, first, ticket, holdfast.LossTaken)
@@ -84,7 +81,7 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 				if h, held := status.Holder(); err != nil || !held || h.Identity != "heir" || h.Fence != heir.Fence() || len(status.Waiters) != 2 {
 					t.Errorf("%+v, %v", status, err)
 				}
-				wantErr(t, "Extend of an adopted lease", heir.Extend(t.Context(), time.Minute), nil)
+				expect.Err(t, "Extend of an adopted lease", heir.Extend(t.Context(), time.Minute), nil)
 				select {
 				case <-here:
 					t.Error("a goroutine of the first process has the lock, too")
@@ -94,7 +91,7 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 				}
 				backend.Release(t, heir)
 				next := backend.Receive(t, here)
-				rises(t, heir.Fence(), next.Fence())
+				expect.Rises(t, heir.Fence(), next.Fence())
 				backend.Release(t, next)
 				backend.Release(t, backend.Receive(t, there))
 				used(t, third, ticket, holdfast.LossExpired)
@@ -114,7 +111,7 @@ func TestWhatCannotBeDetached(t *testing.T) {
 			if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), l.Name()) || ticket != (holdfast.Ticket{}) {
 				t.Errorf("%s: Detach: %v, %v", what, ticket, err)
 			}
-			wantErr(t, what+" after Detach was refused", l.Err(), nil)
+			expect.Err(t, what+" after Detach was refused", l.Err(), nil)
 		}
 		for what, l := range map[string]*holdfast.Lock{
 			"a reader":  c.RWMutex("r").Reader(),
@@ -140,19 +137,16 @@ func TestWhatCannotBeDetached(t *testing.T) {
 		}); err == nil || err.Error() != "enough" {
 			t.Error(err)
 		}
-		party, err := latch.New(c, "latch", 2).Register(t.Context())
-		must(t, err)
+		party := expect.Of(latch.New(c, "latch", 2).Register(t.Context())).OK(t)
 		refused("a party of a latch", party.Lease(), time.Minute)
 		_ = party.Leave(t.Context())
-		member, err := barrier.New(c, "barrier", 2).Join(t.Context())
-		must(t, err)
+		member := expect.Of(barrier.New(c, "barrier", 2).Join(t.Context())).OK(t)
 		refused("a party of a barrier", member.Lease(), time.Minute)
 		_ = member.Leave(t.Context())
 
 		nested := c.Mutex("nested", holdfast.Reentrant())
 		outer := backend.Acquire(t, nested)
-		inner, err := nested.TryAcquire(outer.Context(t.Context()))
-		must(t, err)
+		inner := expect.Of(nested.TryAcquire(outer.Context(t.Context()))).OK(t)
 		refused("a lease with another within", outer, time.Minute)
 		refused("a lease within another", inner, time.Minute)
 		for _, ttl := range []time.Duration{0, -time.Second, time.Millisecond - 1, 25 * time.Hour} {
@@ -215,8 +209,7 @@ func TestOptionsOfAnAdoption(t *testing.T) {
 			t.Helper()
 			// As short as it can be, so that the options decide.
 			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second), holdfast.Meta("step", "one")))
-			ticket, err := lease.Detach(t.Context(), time.Millisecond)
-			must(t, err)
+			ticket := expect.Of(lease.Detach(t.Context(), time.Millisecond)).OK(t)
 			return adopt(t, c, ticket, opts...)
 		}
 		heir := carry(holdfast.TTL(time.Minute), holdfast.Identity("heir"), holdfast.Meta("step", "two"))
@@ -253,7 +246,7 @@ func TestDoMayDetach(t *testing.T) {
 			}
 			return err
 		})
-		must(t, err)
+		expect.OK(t, err)
 		backend.Release(t, adopt(t, c, ticket))
 		b.Cleaned(t)
 	})
@@ -280,7 +273,7 @@ func TestOneOfManyAdopts(t *testing.T) {
 			}
 			all.Wait()
 			close(heirs)
-			equal(t, "adopters", len(heirs), 1)
+			expect.Equal(t, "adopters", len(heirs), 1)
 			for heir := range heirs {
 				backend.Release(t, heir)
 			}

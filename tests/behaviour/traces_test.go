@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Fault: Goroutines of clients give up, or lose their locks, and the clients are closed. No goroutine, key, channel
@@ -33,10 +34,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		var observing sync.Mutex // who waits for a connection uses a timer that go-redis shares with other bubbles
 		// What starts once in a process, here or in go-redis, has started when goroutines are first counted.
 		warm := b.Redis(t)
-		c, err := holdfastgoredis.New(warm, nil)
-		must(t, err)
+		c := expect.Of(holdfastgoredis.New(warm, nil)).OK(t)
 		backend.Release(t, backend.Acquire(t, c.Mutex("first")))
-		must(t, errors.Join(c.Close(t.Context()), warm.Close()))
+		expect.OK(t, errors.Join(c.Close(t.Context()), warm.Close()))
 		before := backend.Goroutines()
 		t.Cleanup(func() {
 			if backend.Goroutines() > before && t.Failed() {
@@ -49,7 +49,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			for range 3 {
 				rdb := b.Redis(t)
 				c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 500 * time.Millisecond}) // tombstones last for 5.5 s
-				must(t, err)
+				expect.OK(t, err)
 				rdbs, clients = append(rdbs, rdb), append(clients, c)
 			}
 			var wg sync.WaitGroup
@@ -80,7 +80,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			}
 			wg.Wait()
 			for _, c := range clients {
-				wantErr(t, "Close", c.Close(t.Context()), nil)
+				expect.Err(t, "Close", c.Close(t.Context()), nil)
 			}
 			for _, rdb := range rdbs {
 				noError(t, rdb.Close())
@@ -255,7 +255,7 @@ func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 		<-done
 		mu.Lock()
 		defer mu.Unlock()
-		inBounds(t, "leases in a row", longest, 2, 1+limit)
+		expect.Between(t, "leases in a row", longest, 2, 1+limit)
 	})
 }
 
@@ -282,7 +282,7 @@ func TestLocalHandovers(t *testing.T) {
 							t.Error("two are inside")
 							return
 						}
-						rises(t, last, lease.Fence())
+						expect.Rises(t, last, lease.Fence())
 						last = lease.Fence()
 						time.Sleep(time.Microsecond) // until all others wait
 						mu.Unlock()

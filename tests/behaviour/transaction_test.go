@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -49,7 +50,7 @@ func TestAProxyWithoutTransactions(t *testing.T) {
 			if what == "closes" { // the first time it might be an accident
 				most = 2
 			}
-			equal(t, "transactions", tried.Load(), most)
+			expect.Equal(t, "transactions", tried.Load(), most)
 			if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactions") {
 				t.Errorf("%d warnings:\n%s", n, log.String())
 			}
@@ -85,7 +86,7 @@ func TestATransactionWithoutAFence(t *testing.T) {
 	for range 3 {
 		backend.Release(t, backend.Acquire(t, l))
 	}
-	equal(t, "transactions", tried.Load(), 3)
+	expect.Equal(t, "transactions", tried.Load(), 3)
 	if strings.Contains(log.String(), "transactions") {
 		t.Errorf("warnings:\n%s", log.String())
 	}
@@ -96,7 +97,7 @@ func TestAUserWhoMayRunHalfOfTheScripts(t *testing.T) {
 	for _, lacks := range []string{"evalsha", "eval"} {
 		t.Run(lacks, func(t *testing.T) {
 			s := server.Start(t, server.One(t))
-			must(t, errOf(s.Do("ACL", "SETUSER", "somebody", "on", ">secret", "~*", "&*", "+@all", "-"+lacks)))
+			expect.OK(t, expect.ErrOf(s.Do("ACL", "SETUSER", "somebody", "on", ">secret", "~*", "&*", "+@all", "-"+lacks)))
 			l := backend.Open(t, nil, &redis.Options{Addr: s.Addr(), Username: "somebody", Password: "secret"}).Mutex("a")
 			_, err := l.TryAcquire(t.Context())
 			if !errors.Is(err, holdfast.ErrDenied) || !strings.Contains(err.Error(), "'"+lacks+"'") || !strings.Contains(err.Error(), "docs/SECURITY.md") {

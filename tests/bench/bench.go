@@ -66,34 +66,29 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		kinds    = flags.String("cells", "free,far,contended,one,observed,held,read,readwrite,quorum,cluster,crowd,memory,queue", "what to measure: cells, or kinds of cells")
-		only     = flags.String("only", "", "contestants, with commas (default all)")
-		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of free/1 15, of observed 10, of far, contended, readwrite, crowd and queue 3, of held and memory 1)")
-		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended and readwrite 3.5s, of crowd 2s, of queue 4s, of held 12s)")
-		leases   = flags.Int("leases", 0, "leases of held and, up to 10000, of memory (default 10000)")
-		hurry    = flags.Bool("quick", false, "one short round, about two minutes, to see that everything works")
-		complete = flags.Bool("full", false, "100000 leases in held, for a minute")
-		svg      = flags.String("svg", "", "where to draw the free cells")
-		against  = flags.String("against", "", "another build of this program, whose Holdfast takes turns with this one's")
+		kinds   = flags.String("cells", "free,far,contended,one,observed,held,read,readwrite,quorum,cluster,crowd,memory,queue", "what to measure: cells, or kinds of cells")
+		only    = flags.String("only", "", "contestants, with commas (default all)")
+		rounds  = flags.Int("rounds", 0, "rounds of each cell (default 5; of free/1 15, of observed 10, of far, contended, readwrite, crowd and queue 3, of held and memory 1)")
+		length  = flags.Duration("for", 0, "length of a turn (default 700ms; of contended and readwrite 3.5s, of crowd 2s, of queue 4s, of held 12s)")
+		leases  = flags.Int("leases", 0, "leases of held and of memory (default 10000)")
+		hurry   = flags.Bool("quick", false, "one short round, about two minutes, to see that everything works")
+		svg     = flags.String("svg", "", "where to draw the free cells")
+		against = flags.String("against", "", "another build of this program, whose Holdfast takes turns with this one's")
 	)
 	if err := flags.Parse(args); err != nil {
 		return o, err
-	}
-	s := plain
-	if *hurry {
-		s = quick
-	}
-	if *complete {
-		s.leases, s.hold = 100_000, time.Minute
-	}
-	if *leases > 0 {
-		s.leases = *leases
 	}
 	o.svg, o.against = *svg, *against
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
 	}
-	for _, c := range s.cells() {
+	for _, c := range cells() {
+		if *hurry && !c.hurry() {
+			continue
+		}
+		if c.leases > 0 && *leases > 0 {
+			c.leases = *leases
+		}
 		if asked := strings.Split(*kinds, ","); !slices.Contains(asked, c.kind) && !slices.Contains(asked, c.name) {
 			continue
 		}
@@ -175,10 +170,9 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return err
 	}
 	about.took, about.loadAfter = time.Since(about.began), load()
-	found := standings(r)
-	write(stdout, about, o, r, found)
+	write(stdout, about, o, r)
 	writeAgainst(stdout, o, between)
-	if err := json.NewEncoder(stdout).Encode(map[string]any{"medians": r, "ratios": found, "against": between}); err != nil {
+	if err := json.NewEncoder(stdout).Encode(map[string]any{"medians": r, "against": between}); err != nil {
 		return err
 	}
 	if o.svg == "" || r[freeCell(1)] == nil {

@@ -146,7 +146,7 @@ const startsAtOnce = 16
 // watchCrowd lets the processes of a crowd work, and tells them to stop. It measures neither how they come nor how they
 // go: only the time in between, when all are there. It returns figures that replace those of the whole turn.
 func watchCrowd(ctx context.Context, s servers, c contestant, of cell, b *board, workers []*worker) (figures, error) {
-	if err := pause(ctx, of.lead); err != nil {
+	if err := pause(ctx, of.lead()); err != nil {
 		return nil, err
 	}
 	cycles := b.cycles.Load()

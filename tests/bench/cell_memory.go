@@ -41,23 +41,12 @@ func memory(ctx context.Context, l locker, j job, _ *board, start func() error) 
 	if err != nil {
 		return o, err
 	}
-	keys, err := readKeys(ctx, rdb)
-	if err != nil {
-		return o, err
-	}
 	if err := measure.InParallel(j.Goroutines, j.Leases, func(i int) error { return locks[i].release() }); err != nil {
 		return o, err
 	}
 	o.Cycles, o.Took = j.Leases, time.Since(began)
 	read(&o)
-	n := float64(j.Leases)
-	o.Figures = figures{
-		"stored":       (after - before) / n,
-		"stored_keys":  float64(keys.usage) / n,
-		"stored_rest":  (after - before - float64(keys.usage)) / n,
-		"stored_name":  float64(keys.names) / n,
-		"stored_value": float64(keys.values) / n,
-	}
+	o.Figures = figures{"stored": (after - before) / float64(j.Leases)}
 	return o, nil
 }
 
@@ -108,39 +97,4 @@ func pairs(reply any) map[string]any {
 func number(reply any) float64 {
 	n, _ := reply.(int64)
 	return float64(n)
-}
-
-// storedKeys are the keys on the server.
-type storedKeys struct {
-	usage  int64 // MEMORY USAGE of all, in bytes
-	names  int64 // the lengths of all
-	values int64 // those of strings
-}
-
-func readKeys(ctx context.Context, rdb *redis.Client) (k storedKeys, err error) {
-	for cursor := uint64(0); ; {
-		var names []string
-		if names, cursor, err = rdb.Scan(ctx, cursor, "", 1000).Result(); err != nil {
-			return k, err
-		}
-		usage, values := make([]*redis.IntCmd, len(names)), make([]*redis.IntCmd, len(names))
-		// A hash has no length as a string, which is an error.
-		_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, name := range names {
-				usage[i], values[i] = p.MemoryUsage(ctx, name, 0), p.StrLen(ctx, name)
-			}
-			return nil
-		})
-		for i, name := range names {
-			if usage[i].Err() != nil {
-				return k, usage[i].Err()
-			}
-			k.usage += usage[i].Val()
-			k.names += int64(len(name))
-			k.values += values[i].Val()
-		}
-		if cursor == 0 {
-			return k, nil
-		}
-	}
 }

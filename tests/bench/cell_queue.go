@@ -30,12 +30,8 @@ var queueDepths = []int{1000, 100_000}
 // queueSteps are the scripts that the queue cell measures.
 var queueSteps = []string{"release", "enqueue", "look"}
 
-// queueFigure names a figure: a percentile of a script's time. In an old queue, waiters came two minutes ago; then the scripts
-// look for dead ones.
-func queueFigure(step string, old bool, depth, percentile int) string {
-	if old {
-		step = "old_" + step
-	}
+// queueFigure names a figure: a percentile of a script's time.
+func queueFigure(step string, depth, percentile int) string {
 	return fmt.Sprintf("%s_%d_p%d", step, depth, percentile)
 }
 
@@ -103,13 +99,11 @@ func queue(ctx context.Context, l locker, j job, _ *board, start func() error) (
 	}()
 	var lines []*line
 	for _, depth := range queueDepths {
-		for _, old := range []bool{false, true} {
-			q := &line{scripts: server, channels: channels, depth: depth, old: old, times: map[string][]time.Duration{}}
-			if err := q.fill(ctx); err != nil {
-				return o, err
-			}
-			lines = append(lines, q)
+		q := &line{scripts: server, channels: channels, depth: depth, times: map[string][]time.Duration{}}
+		if err := q.fill(ctx); err != nil {
+			return o, err
 		}
+		lines = append(lines, q)
 	}
 	if err := start(); err != nil {
 		return o, err
@@ -130,7 +124,7 @@ func queue(ctx context.Context, l locker, j job, _ *board, start func() error) (
 	for _, q := range lines {
 		for step, times := range q.times {
 			for _, p := range []int{50, 99} {
-				o.Figures[queueFigure(step, q.old, q.depth, p)] = percentile(times, float64(p))
+				o.Figures[queueFigure(step, q.depth, p)] = percentile(times, float64(p))
 			}
 		}
 	}
@@ -142,12 +136,10 @@ type line struct {
 	scripts  *scripts
 	channels []string
 	depth    int
-	old      bool
 
 	holder  queued
 	waiters []queued
-	made    int   // waiters so far
-	latest  int64 // the score of the last, µs
+	made    int // waiters so far
 	times   map[string][]time.Duration
 }
 
@@ -168,7 +160,7 @@ func randomToken() string {
 }
 
 func (q *line) keys() []string {
-	name := fmt.Sprintf("holdfast:{queue-%d-%v}", q.depth, q.old)
+	name := fmt.Sprintf("holdfast:{queue-%d}", q.depth)
 	return []string{name, name + ":q", "holdfast:fences"}
 }
 
@@ -189,17 +181,14 @@ func (q *line) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	q.latest = now.UnixMicro() - int64(q.depth)
-	if q.old {
-		q.latest -= 2 * time.Minute.Microseconds()
-	}
+	came := now.UnixMicro() - int64(q.depth)
 	for len(q.waiters) < q.depth-1 {
 		var some []redis.Z
 		for len(some) < 1000 && len(q.waiters) < q.depth-1 {
 			w := q.newWaiter()
-			q.latest++
+			came++
 			q.waiters = append(q.waiters, w)
-			some = append(some, redis.Z{Score: float64(q.latest), Member: w.member()})
+			some = append(some, redis.Z{Score: float64(came), Member: w.member()})
 		}
 		if err := q.scripts.rdb.ZAdd(ctx, q.keys()[1], some...).Err(); err != nil {
 			return err
@@ -233,18 +222,10 @@ func (q *line) release(ctx context.Context) error {
 	return err
 }
 
-// enqueue adds a waiter. An old queue stays so.
 func (q *line) enqueue(ctx context.Context) error {
 	w := q.newWaiter()
-	if err := q.acquire(ctx, "w", w, "enqueue", "queued"); err != nil {
-		return err
-	}
 	q.waiters = append(q.waiters, w)
-	if !q.old {
-		return nil
-	}
-	q.latest++
-	return q.scripts.rdb.ZAddXX(ctx, q.keys()[1], redis.Z{Score: float64(q.latest), Member: w.member()}).Err()
+	return q.acquire(ctx, "w", w, "enqueue", "queued")
 }
 
 func (q *line) acquire(ctx context.Context, flag string, w queued, step, want string) error {

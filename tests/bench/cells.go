@@ -17,7 +17,6 @@ type cell struct {
 	time       time.Duration
 	hold       time.Duration
 	think      time.Duration
-	lead       time.Duration // in a crowd: from the start of a turn until it counts
 	roundTrip  time.Duration // to the server and back, besides the time that this machine takes
 	warm       time.Duration // processor time that a process that has all turns uses before the first
 }
@@ -50,60 +49,61 @@ const observedCell = "observed/64"
 
 const clusterCell = "cluster/512"
 
-// size is the size of a run.
-type size struct {
-	rounds, contendedRounds int
-	short, contended, hold  time.Duration // of turns; short ones are in free, far, one, read, quorum and cluster
-	leases                  int
-	crowds                  int // of the crowd's levels
-	crowd                   time.Duration
-	warm                    time.Duration
-}
-
-var (
-	plain = size{rounds: 5, contendedRounds: 3, short: 700 * time.Millisecond, contended: 3500 * time.Millisecond, hold: 12 * time.Second, leases: 10_000, crowds: len(crowdLevels), crowd: 2 * time.Second, warm: 10 * time.Second}
-	quick = size{rounds: 1, contendedRounds: 1, short: 100 * time.Millisecond, contended: 700 * time.Millisecond, hold: 3500 * time.Millisecond, leases: 1000, crowds: 2, crowd: 300 * time.Millisecond, warm: 500 * time.Millisecond}
-)
-
-// cells returns the cells of a run of this size.
-func (s size) cells() []cell {
-	var all []cell
+// cells returns the cells of a whole run.
+func cells() (all []cell) {
+	const (
+		short = 700 * time.Millisecond
+		long  = 3500 * time.Millisecond
+	)
 	for _, n := range levels {
-		rounds := s.rounds
-		if n == 1 && rounds > 1 {
+		rounds := 5
+		if n == 1 {
 			rounds *= 3 // latencies vary more from round to round than rates
 		}
-		all = append(all, cell{kind: "free", name: freeCell(n), rounds: rounds, processes: 1, goroutines: n, time: s.short})
+		all = append(all, cell{kind: "free", name: freeCell(n), rounds: rounds, processes: 1, goroutines: n, time: short})
 	}
 	for _, trip := range roundTrips {
 		for _, n := range farLevels {
-			all = append(all, cell{kind: "far", name: farCell(trip, n), rounds: (s.rounds + 1) / 2, processes: 1, goroutines: n, roundTrip: trip, time: s.short})
+			all = append(all, cell{kind: "far", name: farCell(trip, n), rounds: 3, processes: 1, goroutines: n, roundTrip: trip, time: short})
 		}
 	}
 	// Without a time to hold, locks that let in again the goroutine that has just left would win.
 	all = append(all,
-		cell{kind: "contended", name: "contended", rounds: s.contendedRounds, processes: 8, goroutines: 16, time: s.contended, hold: time.Millisecond, think: 10 * time.Millisecond},
-		cell{kind: "one", name: "one", rounds: s.rounds, processes: 1, goroutines: 64, time: s.short},
-		cell{kind: "observed", name: observedCell, rounds: 2 * s.rounds, processes: 1, goroutines: 64, time: s.short},
-		cell{kind: "held", name: "held", rounds: 1, processes: 1, goroutines: 64, leases: s.leases, time: s.hold},
-		cell{kind: "read", name: readCell(1), rounds: s.rounds, processes: 1, goroutines: 64, readers: 64, time: s.short},
-		cell{kind: "read", name: readCell(8), rounds: s.rounds, processes: 8, goroutines: 8, readers: 8, time: s.short},
-		cell{kind: "readwrite", name: "readwrite", rounds: s.contendedRounds, processes: 8, goroutines: 16, readers: 14, time: s.contended, hold: time.Millisecond, think: 10 * time.Millisecond},
-		cell{kind: "quorum", name: quorumCell(1), rounds: s.rounds, processes: 1, goroutines: 1, time: s.short},
-		cell{kind: "quorum", name: quorumCell(64), rounds: s.rounds, processes: 1, goroutines: 64, time: s.short},
-		cell{kind: "cluster", name: clusterCell, rounds: s.rounds, processes: 1, goroutines: 512, time: s.short},
+		cell{kind: "contended", name: "contended", rounds: 3, processes: 8, goroutines: 16, time: long, hold: time.Millisecond, think: 10 * time.Millisecond},
+		cell{kind: "one", name: "one", rounds: 5, processes: 1, goroutines: 64, time: short},
+		cell{kind: "observed", name: observedCell, rounds: 10, processes: 1, goroutines: 64, time: short},
+		cell{kind: "held", name: "held", rounds: 1, processes: 1, goroutines: 64, leases: 10_000, time: 12 * time.Second},
+		cell{kind: "read", name: readCell(1), rounds: 5, processes: 1, goroutines: 64, readers: 64, time: short},
+		cell{kind: "read", name: readCell(8), rounds: 5, processes: 8, goroutines: 8, readers: 8, time: short},
+		cell{kind: "readwrite", name: "readwrite", rounds: 3, processes: 8, goroutines: 16, readers: 14, time: long, hold: time.Millisecond, think: 10 * time.Millisecond},
+		cell{kind: "quorum", name: quorumCell(1), rounds: 5, processes: 1, goroutines: 1, time: short},
+		cell{kind: "quorum", name: quorumCell(64), rounds: 5, processes: 1, goroutines: 64, time: short},
+		cell{kind: "cluster", name: clusterCell, rounds: 5, processes: 1, goroutines: 512, time: short},
 	)
-	for _, n := range crowdLevels[:s.crowds] {
-		// Until then everybody waits.
-		lead := s.crowd/4 + time.Duration(n)*6*time.Millisecond
-		all = append(all, cell{kind: "crowd", name: crowdCell(n), rounds: s.contendedRounds, processes: n, goroutines: 1, time: s.crowd, lead: lead})
+	for _, n := range crowdLevels {
+		all = append(all, cell{kind: "crowd", name: crowdCell(n), rounds: 3, processes: n, goroutines: 1, time: 2 * time.Second})
 	}
-	all = append(all, cell{kind: "memory", name: "memory", rounds: 1, processes: 1, goroutines: 64, leases: min(s.leases, 10_000)})
-	all = append(all, cell{kind: "queue", name: "queue", rounds: s.contendedRounds, processes: 1, goroutines: 1, time: 2 * s.crowd})
+	all = append(all,
+		cell{kind: "memory", name: "memory", rounds: 1, processes: 1, goroutines: 64, leases: 10_000},
+		cell{kind: "queue", name: "queue", rounds: 3, processes: 1, goroutines: 1, time: 4 * time.Second})
 	for i := range all {
-		all[i].warm = s.warm
+		all[i].warm = 10 * time.Second
 	}
 	return all
+}
+
+// hurry makes the cell as small as -quick has it. It returns false if that leaves it out.
+func (c *cell) hurry() bool {
+	c.rounds, c.time, c.warm, c.leases = 1, c.time/7, c.warm/20, c.leases/10
+	if c.kind == "held" {
+		c.time *= 2 // a renewal comes after 3.3 s
+	}
+	return c.kind != "crowd" || c.processes <= crowdLevels[1]
+}
+
+// lead is how long everybody waits in a crowd, from the start of a turn until it counts.
+func (c cell) lead() time.Duration {
+	return c.time/4 + 100*time.Millisecond + time.Duration(c.processes)*6*time.Millisecond
 }
 
 // merged returns the cell with all goroutines in one process.
@@ -137,5 +137,5 @@ func (c cell) length() time.Duration {
 
 // limit is how long a turn may take on a machine that stalls.
 func (c cell) limit() time.Duration {
-	return c.lead + 2*c.time + 4*c.warm + time.Minute + time.Duration(c.leases)*time.Millisecond + time.Duration(c.processes)*100*time.Millisecond
+	return c.lead() + 2*c.time + 4*c.warm + time.Minute + time.Duration(c.leases)*time.Millisecond + time.Duration(c.processes)*100*time.Millisecond
 }

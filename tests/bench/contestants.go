@@ -104,7 +104,7 @@ type contestant struct {
 	noLocal  bool   // local hand-over is off
 	only     string // the cells that it takes part in, separated by commas; all but queue if empty
 	sends    string // a command that it sends, besides scripts
-	members  int    // of the etcd that it uses instead of Redis; 0 for Redis
+	etcd     bool   // it uses etcd instead of Redis
 	java     bool   // it is java/Contestant.java: one process, which has all turns
 	program  string // another build of this program, whose contestant it is; "" for this one
 	open     func(j job) (locker, error)
@@ -131,8 +131,7 @@ var contestants = []contestant{
 	{name: "redisson-scripts-goredis", role: peer, client: "go-redis", notified: true, only: "read,crowd,memory", open: redissonScriptsOverGoredis},
 	{name: "redisson-scripts-rueidis", role: peer, client: "rueidis", only: "read", open: redissonScriptsOverRueidis},
 	{name: "redisson", role: peer, notified: true, only: "free,contended,readwrite", java: true},
-	{name: "etcd", role: outside, notified: true, only: "free,contended,held", members: 1, open: openEtcd},
-	{name: "etcd-3", role: outside, notified: true, only: "free,contended,held", members: 3, open: openEtcd},
+	{name: "etcd", role: outside, notified: true, only: "free,contended,held", etcd: true, open: openEtcd},
 }
 
 func named(name string) contestant {
@@ -146,7 +145,7 @@ func (c contestant) in(kind string) bool {
 
 func (c contestant) usesJava() bool { return c.java }
 
-func (c contestant) usesEtcd() bool { return c.members > 0 }
+func (c contestant) usesEtcd() bool { return c.etcd }
 
 // has reports whether the rig has what the contestant needs.
 func (v *rig) has(c contestant) bool {

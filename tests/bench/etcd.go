@@ -61,7 +61,7 @@ func openEtcd(j job) (locker, error) {
 // etcdPackage is etcd's server, in the version that go.mod asks for.
 const etcdPackage = "go.etcd.io/etcd/server/v3"
 
-// etcdPatience bounds how long new members of etcd may take until they answer.
+// etcdPatience bounds how long a new etcd may take until it answers.
 const etcdPatience = time.Minute
 
 // buildEtcd builds etcd's server into a folder. missing says why it cannot be built.
@@ -77,90 +77,70 @@ func buildEtcd(ctx context.Context, dir string) (program, missing string) {
 	return program, ""
 }
 
-// etcdMembers are the servers of one etcd. They sync their log to disk before they answer, as etcd does by default.
-type etcdMembers struct {
-	dir       string
-	endpoints []string
-	members   []etcdMember
+// etcd is a server with one member. It syncs its log to disk before it answers, as etcd does by default.
+type etcd struct {
+	dir      string
+	endpoint string
+	cmd      *exec.Cmd
+	ended    chan struct{}
 }
 
-type etcdMember struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-}
-
-// startEtcd starts members with new data under dir, and waits until each of them answers.
-func startEtcd(ctx context.Context, program, dir string, members int) (*etcdMembers, error) {
+// startEtcd starts a server with new data under dir, and waits until it answers.
+func startEtcd(ctx context.Context, program, dir string) (*etcd, error) {
 	dir, err := os.MkdirTemp(dir, "etcd-")
 	if err != nil {
 		return nil, err
 	}
-	e := &etcdMembers{dir: dir}
-	if err := e.start(ctx, program, members); err != nil {
-		err = fmt.Errorf("etcd does not start: %w: %s", err, e.logs())
-		e.end()
-		return nil, err
+	e := &etcd{dir: dir, ended: make(chan struct{})}
+	if err := e.start(ctx, program); err != nil {
+		said, _ := os.ReadFile(e.log())
+		_ = os.RemoveAll(dir)
+		return nil, fmt.Errorf("etcd does not start: %w: %s", err, said)
 	}
 	return e, nil
 }
 
-func (e *etcdMembers) start(ctx context.Context, program string, members int) error {
-	var peers, cluster []string
-	for i := range members {
-		var ports [2]int
-		for k := range ports {
-			var err error
-			if ports[k], err = server.ReservePort(); err != nil {
-				return err
-			}
-		}
-		e.endpoints = append(e.endpoints, fmt.Sprintf("127.0.0.1:%d", ports[0]))
-		peers = append(peers, fmt.Sprintf("http://127.0.0.1:%d", ports[1]))
-		cluster = append(cluster, fmt.Sprintf("m%d=%s", i, peers[i]))
-	}
-	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
-	defer cancel()
-	for i, endpoint := range e.endpoints {
-		if err := e.launch(program, i, endpoint, peers[i], strings.Join(cluster, ","), cancel); err != nil {
-			return err
-		}
-	}
-	for _, endpoint := range e.endpoints {
-		if err := answers(ctx, endpoint); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (e *etcd) log() string { return filepath.Join(e.dir, "log") }
 
-// launch starts a member, and calls ended when it ends.
-func (e *etcdMembers) launch(program string, member int, endpoint, peer, cluster string, ended func()) error {
-	name := fmt.Sprintf("m%d", member)
-	cmd := exec.Command(program,
-		"--name", name, "--data-dir", filepath.Join(e.dir, name), "--log-level", "error",
-		"--listen-client-urls", "http://"+endpoint, "--advertise-client-urls", "http://"+endpoint,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-		"--initial-cluster", cluster, "--initial-cluster-state", "new")
-	log, err := os.Create(filepath.Join(e.dir, name+".log"))
+func (e *etcd) start(ctx context.Context, program string) error {
+	var urls [2]string // for clients, and for peers, of which there are none
+	for i := range urls {
+		port, err := server.ReservePort()
+		if err != nil {
+			return err
+		}
+		e.endpoint = fmt.Sprintf("127.0.0.1:%d", port)
+		urls[1-i] = "http://" + e.endpoint
+	}
+	log, err := os.Create(e.log())
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := child.Start(cmd); err != nil {
+	e.cmd = exec.Command(program,
+		"--name", "m", "--data-dir", filepath.Join(e.dir, "m"), "--log-level", "error",
+		"--listen-client-urls", urls[0], "--advertise-client-urls", urls[0],
+		"--listen-peer-urls", urls[1], "--initial-advertise-peer-urls", urls[1],
+		"--initial-cluster", "m="+urls[1], "--initial-cluster-state", "new")
+	e.cmd.Stdout, e.cmd.Stderr = log, log
+	if err := child.Start(e.cmd); err != nil {
 		return err
 	}
-	m := etcdMember{cmd, make(chan struct{})}
+	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
+	defer cancel()
 	go func() {
-		_ = cmd.Wait() // the log says how it ended
-		close(m.ended)
-		ended()
+		_ = e.cmd.Wait() // the log says how it ended
+		close(e.ended)
+		cancel()
 	}()
-	e.members = append(e.members, m)
+	if err := answers(ctx, e.endpoint); err != nil {
+		e.kill()
+		return err
+	}
 	return nil
 }
 
-// answers waits until a member answers a read, for which it needs a leader.
+// answers waits until etcd answers a read, for which it needs a leader.
 func answers(ctx context.Context, endpoint string) error {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
 	if err != nil {
@@ -178,50 +158,29 @@ func answers(ctx context.Context, endpoint string) error {
 	}
 }
 
-// end kills the members and removes their data.
-func (e *etcdMembers) end() {
-	for _, m := range e.members {
-		_ = m.cmd.Process.Kill()
-		<-m.ended
-	}
+func (e *etcd) kill() {
+	_ = e.cmd.Process.Kill()
+	<-e.ended
+}
+
+// end kills the server, and removes its data.
+func (e *etcd) end() {
+	e.kill()
 	_ = os.RemoveAll(e.dir)
 }
 
-// logs returns what the members have to complain about.
-func (e *etcdMembers) logs() string {
-	var all strings.Builder
-	paths, _ := filepath.Glob(filepath.Join(e.dir, "*.log"))
-	for _, path := range paths {
-		text, _ := os.ReadFile(path)
-		all.Write(text)
-	}
-	return strings.TrimSpace(all.String())
-}
+func (e *etcd) addrs() []string { return []string{e.endpoint} }
 
-func (e *etcdMembers) addrs() []string { return e.endpoints }
-
-// cpu returns the processor time that all members have used. It is 0 where etcd does not report it, outside Linux.
-func (e *etcdMembers) cpu() (time.Duration, error) {
-	seconds, err := e.sum("process_cpu_seconds_total")
+// cpu returns the processor time that the server has used. It is 0 where etcd does not report it, outside Linux.
+func (e *etcd) cpu() (time.Duration, error) {
+	seconds, err := scrape("http://"+e.endpoint+"/metrics", "process_cpu_seconds_total")
 	return time.Duration(seconds * float64(time.Second)), err
 }
 
-// sent returns how many messages clients have sent to the members: requests, renewals, and new watches.
-func (e *etcdMembers) sent(string) (int64, error) {
-	n, err := e.sum("grpc_server_msg_received_total")
+// sent returns how many messages clients have sent: requests, renewals, and new watches.
+func (e *etcd) sent(string) (int64, error) {
+	n, err := scrape("http://"+e.endpoint+"/metrics", "grpc_server_msg_received_total")
 	return int64(n), err
-}
-
-// sum adds up a metric over its labels and the members.
-func (e *etcdMembers) sum(metric string) (sum float64, err error) {
-	for _, endpoint := range e.endpoints {
-		one, err := scrape("http://"+endpoint+"/metrics", metric)
-		if err != nil {
-			return 0, err
-		}
-		sum += one
-	}
-	return sum, nil
 }
 
 // scrape adds up a metric of Prometheus' text format over its labels.

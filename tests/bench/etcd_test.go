@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Etcd has its turns, on one member and on three, and its servers' figures are taken.
+// Etcd has its turns, and its server's figures are taken.
 func TestEtcd(t *testing.T) {
 	if _, missing := buildEtcd(t.Context(), t.TempDir()); missing != "" {
 		t.Skipf("SKIPPED, ETCD NOT TESTED: %s", missing)
@@ -25,19 +25,13 @@ func TestEtcd(t *testing.T) {
 	if len(r) != len(levels)+2 || !strings.Contains(tables, "go.etcd.io/etcd/client/v3 v3.") {
 		t.Errorf("%d cells; %s", len(r), tables)
 	}
-	r, _, said = medians(t, "-quick", "-for", "300ms", "-leases", "50", "-cells", "contended,held", "-only", "etcd-3")
-	for _, cell := range []string{"contended", "held"} {
-		if f := r[cell]["etcd-3"]; f["client_us"] == 0 || f["overlaps"]+f["errors"]+f["lost"] > 0 {
-			t.Errorf("%s: %v; %s", cell, f, said)
-		}
-	}
 }
 
 // Without etcd's server the bench says so, twice, and goes on.
 func TestAMissingEtcdIsLeftOutLoudly(t *testing.T) {
 	server.One(t)        // before PATH changes
 	t.Setenv("PATH", "") // there is no go command
-	r, tables, said := medians(t, "-quick", "-for", "50ms", "-leases", "10", "-cells", "held", "-only", "holdfast-goredis,etcd,etcd-3")
+	r, tables, said := medians(t, "-quick", "-for", "50ms", "-leases", "10", "-cells", "held", "-only", "holdfast-goredis,etcd")
 	if !strings.Contains(said, "!!! etcd is NOT MEASURED: ") || !strings.Contains(tables, "**etcd was not measured: ") {
 		t.Errorf("nothing is said of etcd in %s or in %s", said, tables)
 	}

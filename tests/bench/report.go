@@ -44,7 +44,7 @@ func load() string {
 }
 
 // write writes the tables.
-func write(w io.Writer, about surroundings, o options, r results, found []standing) {
+func write(w io.Writer, about surroundings, o options, r results) {
 	clients := versions()
 	if about.redisson != "" {
 		clients = append(clients, about.redisson)
@@ -58,9 +58,8 @@ func write(w io.Writer, about surroundings, o options, r results, found []standi
 	for _, t := range tables(r) {
 		t.write(w, r)
 	}
-	writeQueue(w, r)
 	writeFaults(w, o, r)
-	writeStandings(w, found)
+	writeRatios(w, o, r)
 	fmt.Fprintln(w)
 }
 
@@ -153,7 +152,6 @@ func (t *table) figures(cell string, columns ...string) *table {
 	return t
 }
 
-// tables returns all but that of the queue.
 func tables(r results) (all []*table) {
 	begin := func(head string, cells ...string) *table {
 		t := &table{head: []string{head}, cells: cells}
@@ -221,12 +219,17 @@ func tables(r results) (all []*table) {
 	t.add("Jain", index(largest))
 	t.add("commands", known(largest, "commands"))
 
-	t = begin("memory of the server: bytes of a held lock", "memory")
-	t.add("all", known("memory", "stored"))
-	t.add("MEMORY USAGE", known("memory", "stored_keys"))
-	t.add("expiries, tables", known("memory", "stored_rest"))
-	t.add("name", known("memory", "stored_name"))
-	t.add("value", known("memory", "stored_value"))
+	begin("memory of the server", "memory").figures("memory", "bytes of a held lock=stored")
+
+	t = begin("queue: time of a script, µs: p50 (p99)", "queue")
+	for _, depth := range queueDepths {
+		for _, step := range queueSteps {
+			t.add(fmt.Sprintf("%s, %d waiters", step, depth), func(r results, who string) string {
+				f := r["queue"][who]
+				return fmt.Sprintf("%s (%s)", measure.Figure(f[queueFigure(step, depth, 50)]), measure.Figure(f[queueFigure(step, depth, 99)]))
+			})
+		}
+	}
 	return all
 }
 
@@ -243,32 +246,6 @@ func (t *table) write(w io.Writer, r results) {
 		rows = append(rows, row)
 	}
 	writeTable(w, t.head, rows)
-}
-
-func writeQueue(w io.Writer, r results) {
-	f := r["queue"]["holdfast-scripts"]
-	if !f.measured() {
-		return
-	}
-	head := []string{"queue: time of a script, µs: p50 (p99)"}
-	for _, depth := range queueDepths {
-		head = append(head, strconv.Itoa(depth)+" waiters")
-	}
-	var rows [][]string
-	for _, old := range []bool{false, true} {
-		for _, step := range queueSteps {
-			row := []string{step}
-			if old {
-				row[0] += ", the first has waited for 2 minutes"
-			}
-			for _, depth := range queueDepths {
-				half, most := measure.Figure(f[queueFigure(step, old, depth, 50)]), measure.Figure(f[queueFigure(step, old, depth, 99)])
-				row = append(row, fmt.Sprintf("%s (%s)", half, most))
-			}
-			rows = append(rows, row)
-		}
-	}
-	writeTable(w, head, rows)
 }
 
 // writeFaults lists overlaps, errors and lost leases.
@@ -289,25 +266,6 @@ func writeFaults(w io.Writer, o options, r results) {
 	if none {
 		fmt.Fprintln(w, "No overlaps, no errors, no lease lost.")
 	}
-}
-
-func writeStandings(w io.Writer, found []standing) {
-	var rows [][]string
-	for _, s := range found {
-		aim, reached := "", ""
-		if s.Want != nil {
-			sign := "≥"
-			if s.AtMost {
-				sign = "≤"
-			}
-			aim, reached = sign+" "+strconv.FormatFloat(*s.Want, 'g', -1, 64), "no"
-			if *s.Reached {
-				reached = "yes"
-			}
-		}
-		rows = append(rows, []string{s.What, measure.Figure(s.Value), aim, reached})
-	}
-	writeTable(w, []string{"beside the floor and the best peer", "is", "aim", "reached"}, rows)
 }
 
 // writeTable writes nothing if there are no rows.

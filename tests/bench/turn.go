@@ -135,16 +135,16 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 }
 
 // serversOf returns a contestant's servers for a turn, and what ends those that no other turn uses. An etcd has only one
-// turn: its members would use the processors during the turns of others.
+// turn: it would use the processors during the turns of others.
 func (v *rig) serversOf(ctx context.Context, c contestant, kind string) (s servers, end func(), err error) {
 	if kind == "memory" || kind == "queue" { // they count all that a server has or does
 		one := server.Start(v.h, v.bin)
 		return site{one}, one.Stop, nil
 	}
-	if c.members == 0 {
+	if !c.etcd {
 		return v.site(ctx, kind), func() {}, nil
 	}
-	e, err := startEtcd(ctx, v.etcd, v.dir, c.members)
+	e, err := startEtcd(ctx, v.etcd, v.dir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -33,9 +34,7 @@ func bench(t testing.TB, url string, args ...string) *benching {
 	b.cmd = exec.Command("bench", append([]string{"-json"}, args...)...)
 	b.cmd.Env = append(os.Environ(), "HOLDFAST_REDIS="+url, "GORACE=atexit_sleep_ms=0")
 	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
-	if err := child.Start(b.cmd); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, child.Start(b.cmd))
 	go func() {
 		defer close(b.done)
 		_ = b.cmd.Wait()
@@ -112,10 +111,7 @@ func (b *benching) reaches(s *server.Server, part string) {
 func benchKeys(t testing.TB, part string, servers ...*server.Server) (all []string) {
 	t.Helper()
 	for _, s := range servers {
-		reply, err := s.Do("KEYS", "holdfast:{bench:*:"+part+"*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := expect.Of(s.Do("KEYS", "holdfast:{bench:*:"+part+"*")).OK(t)
 		for _, key := range reply.([]any) {
 			all = append(all, fmt.Sprint(key))
 		}
@@ -162,9 +158,7 @@ func TestBenchEndsEarly(t *testing.T) {
 					t.Errorf("the report differs from what was measured until then: %s", &b.stdout)
 				}
 				if c.dies {
-					if said := b.stderr.String(); !strings.Contains(said, s.Addr()+": server is unavailable") {
-						t.Errorf("it says %s", said)
-					}
+					expect.Contains(t, "it says", b.stderr.String(), s.Addr()+": server is unavailable")
 				} else if keys := benchKeys(t, "", s); len(keys) > 0 {
 					t.Errorf("left behind: %v", keys)
 				}
@@ -184,9 +178,7 @@ func TestBenchFindsOverlaps(t *testing.T) {
 		b.reaches(s, "contended")
 		const forget = `for _, key in ipairs(redis.call("KEYS", "holdfast:{bench:*:contended*}")) do redis.call("DEL", key) end`
 		for ended := false; !ended; {
-			if _, err := s.Do("EVAL", forget, "0"); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, expect.ErrOf(s.Do("EVAL", forget, "0")))
 			select {
 			case <-b.done:
 				ended = true

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
@@ -38,10 +39,7 @@ func TestDemo(t *testing.T) {
 // drawn parses an SVG. It fails the test if the SVG is malformed.
 func drawn(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Of(os.ReadFile(file)).OK(t)
 	if err := xml.Unmarshal(text, new(struct{ XMLName xml.Name })); err != nil {
 		t.Errorf("%s: %v", filepath.Base(file), err)
 	}

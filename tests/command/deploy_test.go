@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/inspect/ui"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -128,14 +129,8 @@ func (all families) find(name string) (*dto.MetricFamily, map[string]map[string]
 func observed(t *testing.T) (*holdfast.Observer, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	reader, err := exporter.New(exporter.WithRegisterer(registry))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := holdfastotel.New(holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := expect.Of(exporter.New(exporter.WithRegisterer(registry))).OK(t)
+	o := expect.Of(holdfastotel.New(holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))).OK(t)
 	return o, registry
 }
 
@@ -151,10 +146,7 @@ func (all families) addObserved(t *testing.T) {
 		o.Released(ctx, holdfast.LeaseEvent{Held: time.Second})
 	}
 	o.ServerLost(holdfast.ServerEvent{Server: "127.0.0.1:6379"})
-	gathered, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	gathered := expect.Of(registry.Gather()).OK(t)
 	for _, family := range gathered {
 		if strings.HasPrefix(family.GetName(), "holdfast_") {
 			all[family.GetName()] = family
@@ -170,10 +162,7 @@ func (all families) addRun(t *testing.T) {
 	if code, _, said := invoke(t, env, "run", "--metrics-file", file, "deploy", "--", "true"); code != 0 {
 		t.Fatal(said)
 	}
-	text, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Of(os.Open(file)).OK(t)
 	defer text.Close()
 	all.addText(t, text)
 }
@@ -193,19 +182,14 @@ func (all families) addInspected(t *testing.T) {
 		all.addText(t, answer.Body)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 }
 
 // addText adds metrics in Prometheus' text format.
 func (all families) addText(t *testing.T, text io.Reader) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	parsed, err := parser.TextToMetricFamilies(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := expect.Of(parser.TextToMetricFamilies(text)).OK(t)
 	maps.Copy(all, parsed)
 }
 
@@ -229,9 +213,7 @@ func dashboard(t *testing.T) (panels map[string]dashboardQuery, variables map[st
 			List []struct{ Name, Definition string }
 		}
 	}
-	if err := json.Unmarshal(deployed(t, "grafana-dashboard.json"), &board); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, json.Unmarshal(deployed(t, "grafana-dashboard.json"), &board))
 	panels, variables = map[string]dashboardQuery{}, map[string]string{}
 	for _, p := range board.Panels {
 		for _, q := range p.Targets {
@@ -272,9 +254,7 @@ func queries(t *testing.T) map[string]string {
 	}
 	decoder := yaml.NewDecoder(strings.NewReader(string(deployed(t, "prometheus-alerts.yml"))))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&alerts); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, decoder.Decode(&alerts))
 	for _, g := range alerts.Groups {
 		for _, r := range g.Rules {
 			where := "alert " + r.Alert
@@ -293,13 +273,6 @@ func queries(t *testing.T) map[string]string {
 // deployed returns a file of deploy/, in a way that the go command notices: see uses.
 func deployed(t *testing.T, name string) []byte {
 	t.Helper()
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(here + "/../../deploy/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	here := expect.Of(os.Getwd()).OK(t)
+	return expect.Of(os.ReadFile(here + "/../../deploy/" + name)).OK(t)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/resp"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -20,10 +21,7 @@ import (
 // accepting serves connections to a local address until the test ends.
 func accepting(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Of(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -177,15 +178,9 @@ func order(t testing.TB, s *server.Server, words ...any) {
 func left(t *testing.T, servers ...*server.Server) (keys []string) {
 	t.Helper()
 	for _, s := range servers {
-		reply, err := s.Do("KEYS", "*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := expect.Of(s.Do("KEYS", "*")).OK(t)
 		for _, key := range reply.([]any) {
-			ttl, err := s.Do("PTTL", key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ttl := expect.Of(s.Do("PTTL", key)).OK(t)
 			keys = append(keys, fmt.Sprintf("%s for %d ms", key, ttl))
 		}
 		order(t, s, "FLUSHALL")

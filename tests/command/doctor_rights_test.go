@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -13,13 +14,8 @@ import (
 // documented returns the ACL rules of a role in docs/acl.
 func documented(t testing.TB, role string) []any {
 	t.Helper()
-	if err := inputs.In("../../docs/acl"); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile("../../docs/acl/" + role + ".rules")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, inputs.In("../../docs/acl"))
+	text := expect.Of(os.ReadFile("../../docs/acl/" + role + ".rules")).OK(t)
 	var rules []any
 	for line := range strings.Lines(string(text)) {
 		rule, _, _ := strings.Cut(line, "#")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -108,9 +109,7 @@ func TestDoctorFindsAFailedSave(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		s := b.Server
-		if err := os.Mkdir(filepath.Join(s.Dir(), "dump.rdb"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.Mkdir(filepath.Join(s.Dir(), "dump.rdb"), 0o700))
 		t.Cleanup(func() { _ = os.Remove(filepath.Join(s.Dir(), "dump.rdb")) })
 		order(t, s, "BGSAVE")
 		backend.Eventually(t, "saving has failed", func() bool { return s.Info("persistence")["rdb_last_bgsave_status"] == "err" })
@@ -132,30 +131,19 @@ func TestDoctorOfAFullServer(t *testing.T) {
 // An interrupted examination ends without a report.
 func TestDoctorInterrupted(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := expect.Of(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := command(ctx, []string{"HOLDFAST_REDIS=redis://" + l.Addr().String()}, "doctor")
 	var out, said strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, cmd.Start())
 	conn, err := l.Accept() // from a doctor under way, which gets no answer
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer conn.Close()
-	if _, err := bufio.NewReader(conn).ReadByte(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, expect.ErrOf(bufio.NewReader(conn).ReadByte()))
+	expect.OK(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 130 || out.Len() > 0 || !strings.Contains(said.String(), "stopped by a signal: interrupt") {
 		t.Errorf("exit code %d: %s%s", code, &out, &said)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -157,13 +158,8 @@ func TestDoctorBehindASentinel(t *testing.T) {
 func TestDoctorOfOneReplicaAndThreeSentinels(t *testing.T) {
 	long(t)
 	t.Parallel()
-	if err := inputs.In("../../docs/guides"); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../docs/guides/cluster-sentinel.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, inputs.In("../../docs/guides"))
+	page := expect.Of(os.ReadFile("../../docs/guides/cluster-sentinel.md")).OK(t)
 	_, rest, found := strings.Cut(string(page), "```text\n")
 	printed, _, _ := strings.Cut(rest, "```")
 	if !found {

@@ -21,6 +21,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -93,9 +94,7 @@ var source = filepath.Join("..", "..", "cmd", "holdfast")
 // Every test that runs holdfast calls uses, so that the go command does not reuse a cached result after the program has changed.
 func uses(t testing.TB) {
 	t.Helper()
-	if err := sources(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, sources())
 }
 
 var sources = sync.OnceValue(func() error { return inputs.In(source) })

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -64,23 +65,13 @@ func startPrometheus(t *testing.T, bin, rules string, targets map[string]http.Ha
 		config += fmt.Sprintf("- {job_name: %s, static_configs: [{targets: [%q]}]}\n", name, strings.TrimPrefix(s.URL, "http://"))
 	}
 	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	port, err := server.ReservePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(file, []byte(config), 0o600))
+	port := expect.Of(server.ReservePort()).OK(t)
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := expect.Of(os.Create(filepath.Join(dir, "log"))).OK(t)
 	cmd := exec.Command(filepath.Join(bin, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := child.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, child.Start(cmd))
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -33,9 +34,7 @@ func TestARunInAJobLooksForTheJobsFence(t *testing.T) {
 	run.Env = append(os.Environ(), "HOLDFAST_REDIS=redis://"+srv.Addr(), "HOLDFAST_NAME=job", "HOLDFAST_FENCE=17")
 	var said strings.Builder
 	run.Stderr = &said
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, run.Start())
 	looks := regexp.MustCompile(`cmdstat_pttl:calls=([3-9]|\d\d)`) // each look asks for the lock's PTTL
 	backend.Eventually(t, "it has looked some times", func() bool {
 		if do("EXISTS", "holdfast:{job}:q") != "0" {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -49,20 +50,13 @@ while :; do now alive; sleep 0.1; done`
 // uptime returns the time since the machine started, which the keeper uses, and which jobs record.
 func uptime(t testing.TB) time.Duration {
 	t.Helper()
-	text, err := os.ReadFile("/proc/uptime")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Of(os.ReadFile("/proc/uptime")).OK(t)
 	return seconds(t, strings.Fields(string(text))[0])
 }
 
 func seconds(t testing.TB, text string) time.Duration {
 	t.Helper()
-	d, err := time.ParseDuration(text + "s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return expect.Of(time.ParseDuration(text + "s")).OK(t)
 }
 
 // moment returns the latest time that a job has recorded in that file, or 0.
@@ -123,16 +117,11 @@ func launch(t testing.TB, name string, redis interface{ Addr() string }, args ..
 	r := &trial{t: t, name: name, dir: t.TempDir(), ended: make(chan int, 1), done: make(chan struct{})}
 	r.cmd = exec.Command(args[0], args[1:]...)
 	r.cmd.Env = append(os.Environ(), "DIR="+r.dir, "HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
-	stderr, err := os.Create(filepath.Join(r.dir, "stderr"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stderr := expect.Of(os.Create(filepath.Join(r.dir, "stderr"))).OK(t)
 	defer stderr.Close()
 	r.cmd.Stderr = stderr
 	// It has a process group of its own. If the test is killed, so is holdfast, and its keeper ends the job.
-	if err := child.Start(r.cmd); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, child.Start(r.cmd))
 	go func() {
 		_ = r.cmd.Wait()
 		r.ended <- r.cmd.ProcessState.ExitCode()
@@ -208,9 +197,7 @@ func (r *trial) file(name string) bool {
 // write creates a file that the job waits for.
 func (r *trial) write(name string) {
 	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, name), nil, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	expect.OK(r.t, os.WriteFile(filepath.Join(r.dir, name), nil, 0o600))
 }
 
 // until waits until ok returns true.
@@ -235,9 +222,7 @@ func (r *trial) exits(want int) {
 	r.t.Helper()
 	select {
 	case got := <-r.ended:
-		if got != want {
-			r.t.Errorf("exit code %d, want %d", got, want)
-		}
+		expect.Equal(r.t, "exit code", got, want)
 	case <-time.After(hang):
 		r.t.Fatalf("holdfast does not end; left: %v", r.alive())
 	}
@@ -258,9 +243,7 @@ func (r *trial) stderr() string {
 // says requires that holdfast printed want.
 func (r *trial) says(want string) {
 	r.t.Helper()
-	if said := r.stderr(); !strings.Contains(said, want) {
-		r.t.Errorf("said %q, want %q", said, want)
-	}
+	expect.Contains(r.t, "said", r.stderr(), want)
 }
 
 // key returns the lock's key on the server.
@@ -605,21 +588,11 @@ func TestWaitForASilentServerEnds(t *testing.T) {
 func (r *trial) clog(name string) *os.File {
 	r.t.Helper()
 	path := filepath.Join(r.dir, name)
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	expect.OK(r.t, unix.Mkfifo(path, 0o600))
+	f := expect.Of(os.OpenFile(path, os.O_RDWR, 0)).OK(r.t)
 	r.t.Cleanup(func() { f.Close() })
-	size, err := unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if _, err := f.Write(bytes.Repeat([]byte{'.'}, size)); err != nil {
-		r.t.Fatal(err)
-	}
+	size := expect.Of(unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())).OK(r.t)
+	expect.OK(r.t, expect.ErrOf(f.Write(bytes.Repeat([]byte{'.'}, size))))
 	return f
 }
 
@@ -654,9 +627,7 @@ func TestOutputThatNobodyReads(t *testing.T) {
 		r.exits(0)
 		text := strings.Trim(<-said, ".")
 		for _, want := range []string{"acquired", "running", "released", `"outcome":"ran"`} {
-			if !strings.Contains(text, want) {
-				t.Errorf("said %q, want %q", text, want)
-			}
+			expect.Contains(t, "said", text, want)
 		}
 	})
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // mustFire are the alerts that the faults of TestDashboardShowsALoad are for.
@@ -54,10 +55,7 @@ func TestDashboardShowsALoad(t *testing.T) {
 			t.Fatalf("HOLDFAST_TEST_LOAD: %v", err)
 		}
 	}
-	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	here := expect.Of(os.Getwd()).OK(t)
 	rules := filepath.Join(here, "../../deploy/prometheus-alerts.yml")
 	if said, err := exec.Command(filepath.Join(bin, "promtool"), "check", "rules", rules).CombinedOutput(); err != nil {
 		t.Fatalf("promtool: %v\n%s", err, said)
@@ -69,10 +67,7 @@ func TestDashboardShowsALoad(t *testing.T) {
 	targets := map[string]http.Handler{}
 	first, second := load.client(b, "orders", targets), load.client(b, "bills", targets)
 	lonely := load.client(away, "lonely", targets)
-	handler, err := ui.New(inspect.New(first), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := expect.Of(ui.New(inspect.New(first), nil)).OK(t)
 	t.Cleanup(handler.Close)
 	targets["inspector"] = handler
 	files := t.TempDir()
@@ -105,9 +100,7 @@ func TestDashboardShowsALoad(t *testing.T) {
 	})
 	load.runs(b, files)
 	candidate := redis.Z{Score: float64(began.UnixMicro()), Member: "token\n60000\nnowhere\n" + `{"o":"dead","k":"election"}`}
-	if err := rdb.ZAdd(t.Context(), "holdfast:{nobody}:q", candidate).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, rdb.ZAdd(t.Context(), "holdfast:{nobody}:q", candidate).Err())
 
 	// Prometheus sees a counter rise only if it has scraped it at zero before.
 	p.eventually("the metrics were scraped before the faults", func() bool {
@@ -144,13 +137,8 @@ func TestDashboardShowsALoad(t *testing.T) {
 		}
 	}
 	if *answers != "" {
-		text, err := json.Marshal(map[string]any{"from": began.Unix(), "to": now.Unix(), "answers": all})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(*answers, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Of(json.Marshal(map[string]any{"from": began.Unix(), "to": now.Unix(), "answers": all})).OK(t)
+		expect.OK(t, os.WriteFile(*answers, text, 0o644))
 	}
 }
 
@@ -280,9 +268,7 @@ func (l *load) runs(b *backend.Backend, files string) {
 		l.t.Fatalf("%v: %s", err, said)
 	}
 	lost := run("lost", "sleep", "600")
-	if err := child.Start(lost); err != nil {
-		l.t.Fatal(err)
-	}
+	expect.OK(l.t, child.Start(lost))
 	ended := make(chan struct{})
 	go func() { _ = lost.Wait(); close(ended) }()
 	l.t.Cleanup(func() { _ = lost.Process.Kill(); <-ended })

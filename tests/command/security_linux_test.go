@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/pki"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -27,9 +28,7 @@ func TestCommandOverTLS(t *testing.T) {
 	hour := time.Now().Add(time.Hour)
 	addr := pki.Listen(t, s, authority.Issue("redis.test", hour), authority)
 	mine, rubbish := authority.Issue("client", hour), filepath.Join(t.TempDir(), "rubbish.pem")
-	if err := os.WriteFile(rubbish, []byte("rubbish"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(rubbish, []byte("rubbish"), 0o600))
 	own := "&tls_cert=" + mine.Cert + "&tls_key=" + mine.Key
 	const warning = "warning: the server's certificate is not verified"
 	machine.UndisturbedTest(t, func(t testing.TB) { // the reason why a connection fails is shown unless a timeout comes first
@@ -199,10 +198,7 @@ func TestProcessesDoNotCarrySecrets(t *testing.T) {
 	s := server.Start(t, server.One(t), server.Conf("requirepass", password))
 	r := begin(t, credentialed{s, password}, "sleep 1000 & touch $DIR/up; wait", "-v")
 	r.up()
-	value, err := s.Do("GET", "holdfast:{"+t.Name()+"}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := expect.Of(s.Do("GET", "holdfast:{"+t.Name()+"}")).OK(t)
 	token := strings.Split(fmt.Sprint(value), ":")[1]
 	if len(token) != 22 {
 		t.Fatalf("the token is %q", token)
@@ -218,9 +214,7 @@ func TestProcessesDoNotCarrySecrets(t *testing.T) {
 			if (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)) && pid != r.cmd.Process.Pid {
 				continue // a process that the shell started, and that has ended
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			read++
 			if strings.Contains(string(text), token) {
 				t.Errorf("the %s of process %d has the token", file, pid)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -38,10 +39,7 @@ func openTerminal(t testing.TB, redis *server.Server) *terminal {
 	cmd.Env = append(os.Environ(), "PS1=$ ", "TERM=dumb", "HISTFILE=",
 		"HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
 	cmd.Dir = t.TempDir()
-	f, err := pty.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Of(pty.Start(cmd)).OK(t)
 	term := &terminal{t: t, dir: cmd.Dir, file: f}
 	read := make(chan struct{})
 	go func() {
@@ -74,17 +72,13 @@ func openTerminal(t testing.TB, redis *server.Server) *terminal {
 
 func (term *terminal) send(text string) {
 	term.t.Helper()
-	if _, err := term.file.WriteString(text); err != nil {
-		term.t.Fatal(err)
-	}
+	expect.OK(term.t, expect.ErrOf(term.file.WriteString(text)))
 }
 
 // script writes a file for sh.
 func (term *terminal) script(name, text string) {
 	term.t.Helper()
-	if err := os.WriteFile(filepath.Join(term.dir, name), []byte(text), 0o600); err != nil {
-		term.t.Fatal(err)
-	}
+	expect.OK(term.t, os.WriteFile(filepath.Join(term.dir, name), []byte(text), 0o600))
 }
 
 // expect waits until the output since the last call matches.
@@ -205,9 +199,7 @@ func TestTerminal(t *testing.T) {
 			}
 			term.send("export TERM=xterm; stty cols 60 rows 6; holdfast watch --prefix watched:; echo rc=$?\n")
 			term.expect(`\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[K\x1b\[1mall locks on [^\n]{1,47} \d\d:\d\d:\d\d\x1b\[0m\n\x1b\[K\x1b\[2mNAME +KIND +HOLDER +AGE +TTL +WAITING +GRANT\x1b\[0m\n(\x1b\[Klock/\d +mutex +somebody [^\n]*\n){3}\x1b\[K\x1b\[2mand 3 more\x1b\[0m`)
-			if err := pty.Setsize(term.file, &pty.Winsize{Rows: 20, Cols: 40}); err != nil {
-				term.t.Fatal(err)
-			}
+			expect.OK(term.t, pty.Setsize(term.file, &pty.Winsize{Rows: 20, Cols: 40}))
 			term.expect(`NAME +KIND +HOLDER +AGE +WAITING\x1b\[0m\n(\x1b\[Klock/\d +mutex +somebody [^\n]*\n){6}\x1b\[J`)
 			order(term.t, redis, "DEL", "watched:{lock/4}")
 			term.expect(`lock/3[^\n]*\n\x1b\[Klock/5`)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -99,20 +100,10 @@ func TestServerDiesUnderAJob(t *testing.T) {
 			cmd := command(t.Context(), []string{"HOLDFAST_REDIS=redis://" + s.Addr()}, args...)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-				t.Errorf("it did not begin: %v", err)
-			}
+			in := expect.Of(cmd.StdinPipe()).OK(t)
+			out := expect.Of(cmd.StdoutPipe()).OK(t)
+			expect.OK(t, cmd.Start())
+			expect.Err(t, "it did not begin", expect.ErrOf(bufio.NewReader(out).ReadString('\n')), nil)
 			s.Stop()
 			if want.code == 3 { // the job ends by itself
 				_ = in.Close()
@@ -134,15 +125,10 @@ func TestWaitOutlastsAnOutage(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	s.Stop()
 	cmd := command(t.Context(), []string{"HOLDFAST_REDIS=redis://" + s.Addr()}, "run", "--wait", "10m", "job", "--", "echo", "ran")
-	said, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	said := expect.Of(cmd.StderrPipe()).OK(t)
 	var out strings.Builder
 	cmd.Stdout = &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, cmd.Start())
 	line, err := bufio.NewReader(said).ReadString('\n')
 	if err != nil || !strings.Contains(line, s.Addr()+": server is unavailable: ") || !strings.Contains(line, "; trying again for ") {
 		t.Errorf("it says %q: %v", line, err)

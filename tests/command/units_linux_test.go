@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -26,12 +27,8 @@ func TestUnitsAreValid(t *testing.T) {
 	put := func(mode os.FileMode, text string, path ...string) {
 		t.Helper()
 		path = append([]string{root}, path...)
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(path...)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(path...), []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(path...)), 0o755))
+		expect.OK(t, os.WriteFile(filepath.Join(path...), []byte(text), mode))
 	}
 	folder := filepath.Join("usr", "lib", "systemd", "system")
 	for _, name := range units {
@@ -84,9 +81,7 @@ func TestUnitOfAJob(t *testing.T) {
 	uses(t)
 	job := filepath.Join(t.TempDir(), "nightly")
 	ran := job + ".ran"
-	if err := os.WriteFile(job, []byte("#!/bin/sh\necho ran >>"+ran+"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(job, []byte("#!/bin/sh\necho ran >>"+ran+"\n"), 0o700))
 	lines, variables := values(t, "holdfast@.service", "ExecStart"), values(t, "holdfast@.service", "Environment")
 	variable, flags, is := strings.Cut(strings.Trim(strings.Join(variables, ""), `"`), "=")
 	line, found := strings.CutPrefix(strings.Replace(strings.Join(lines, " "), "$"+variable, flags, 1), "/usr/bin/holdfast ")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -140,9 +141,7 @@ func TestLocksThatTheServerHasLost(t *testing.T) {
 			t.Errorf("the leases do not overlap, so these tests cannot show what Strict does: %v, %v", untold.Err(), next.Err())
 		}
 		backend.Release(t, next)
-		if err := untold.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release of the lost lease: %v", err)
-		}
+		expect.Err(t, "Release of the lost lease", untold.Release(t.Context()), holdfast.ErrLost)
 	})
 }
 
@@ -166,9 +165,7 @@ func startPassage(t *testing.T, holder, other *holdfast.Client) passage {
 func (p passage) ends(t *testing.T, earliest time.Time) {
 	t.Helper()
 	for what, lease := range p.held {
-		if err := lease.Err(); err != nil {
-			t.Errorf("%s: the earlier lease: %v", what, err)
-		}
+		expect.Err(t, what+": the earlier lease", lease.Err(), nil)
 		backend.Release(t, lease)
 		next := backend.Receive(t, p.waiting[what])
 		if at := time.UnixMicro(int64(next.Fence())); at.Before(earliest) {
@@ -249,16 +246,10 @@ func TestStrictWithoutInfoFromNowOn(t *testing.T) {
 		kept := backend.Acquire(t, c.Mutex("kept", holdfast.TTL(term)))
 
 		do(t, b.Server, "ACL", "SETUSER", "u", "-info")
-		if _, err := c.Mutex("free").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrDenied) {
-			t.Errorf("TryAcquire: %v", err)
-		}
-		if err := kept.Extend(t.Context(), term); !errors.Is(err, holdfast.ErrDenied) {
-			t.Errorf("Extend: %v", err)
-		}
+		expect.Err(t, "TryAcquire", expect.ErrOf(c.Mutex("free").TryAcquire(t.Context())), holdfast.ErrDenied)
+		expect.Err(t, "Extend", kept.Extend(t.Context(), term), holdfast.ErrDenied)
 		for what, lease := range held {
-			if err := lease.Release(t.Context()); err != nil {
-				t.Errorf("%s: Release: %v", what, err)
-			}
+			expect.Err(t, what+": Release", lease.Release(t.Context()), nil)
 			next, err := wanted[what].TryAcquire(t.Context())
 			if err != nil {
 				t.Errorf("%s, after its release: %v", what, err)
@@ -268,9 +259,7 @@ func TestStrictWithoutInfoFromNowOn(t *testing.T) {
 		}
 		// A client that does not know whether data was lost cannot hand the lock over: the waiter gets it by
 		// looking.
-		if err := handed.Release(t.Context()); err != nil {
-			t.Errorf("Release of what another waits for: %v", err)
-		}
+		expect.Err(t, "Release of what another waits for", handed.Release(t.Context()), nil)
 		backend.Release(t, backend.Receive(t, waiter))
 		lost(t, "a lease that cannot be renewed", kept)
 		var l *holdfast.LostError

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
@@ -122,10 +123,7 @@ func (ld *load) awaitGrant(after time.Time) time.Time {
 func (ld *load) judge() (overlaps []history.Violation) {
 	ld.t.Helper()
 	ld.end()
-	events, err := ld.recorder.Events()
-	if err != nil {
-		ld.t.Fatal(err)
-	}
+	events := expect.Of(ld.recorder.Events()).OK(ld.t)
 	for _, v := range history.Check(events) {
 		if v.Rule == history.Exclusion {
 			overlaps = append(overlaps, v)
@@ -171,10 +169,7 @@ func TestEvictionUnderLoad(t *testing.T) {
 				ld.awaitGrant(time.Now())
 				overlaps := 0
 				ld.end()
-				events, err := ld.recorder.Events()
-				if err != nil {
-					t.Fatal(err)
-				}
+				events := expect.Of(ld.recorder.Events()).OK(t)
 				for _, v := range history.Check(events) {
 					// If two clients were granted the lock at about the same time, the first may have been told
 					// last.

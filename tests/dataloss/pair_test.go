@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -55,12 +56,8 @@ func restoreAOF(t *testing.T, s *server.Server) {
 
 func replace(t *testing.T, to, from string) {
 	t.Helper()
-	if err := os.RemoveAll(to); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.RemoveAll(to))
+	expect.OK(t, os.CopyFS(to, os.DirFS(from)))
 }
 
 // pair is two servers: a master, and a replica that gets its writes through a proxy.
@@ -109,10 +106,7 @@ func (p *pair) client(cfg *holdfast.Config) *holdfast.Client {
 		return new(net.Dialer).DialContext(ctx, "tcp", p.servers[p.master.Load()].Addr())
 	}})
 	p.t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfastgoredis.New(rdb, cfg)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	c := expect.Of(holdfastgoredis.New(rdb, cfg)).OK(p.t)
 	backend.CloseWith(p.t, c)
 	return c
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -32,21 +33,11 @@ func TestStrictHoldsForParties(t *testing.T) {
 		do(t, l.master, "CONFIG", "SET", "slowlog-log-slower-than", "0")
 		theLatch, theBarrier := latch.New(holder, "l", 3), barrier.New(holder, "b", 2)
 		l.before()
-		if err := theLatch.CountDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		counts, err := theLatch.Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		meets, err := theBarrier.Join(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, theLatch.CountDown(t.Context()))
+		counts := expect.Of(theLatch.Register(t.Context())).OK(t)
+		meets := expect.Of(theBarrier.Join(t.Context())).OK(t)
 		// From now on the server has the script: a request for a missing script would be in its slow log, too.
-		if _, err := theLatch.Count(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, expect.ErrOf(theLatch.Count(t.Context())))
 		do(t, l.master, "SLOWLOG", "RESET")
 		reset, broken := make(chan error, 1), make(chan error, 1)
 		go func() { reset <- latch.New(other, "l", 3).Wait(t.Context()) }()
@@ -69,16 +60,11 @@ func TestStrictHoldsForParties(t *testing.T) {
 			}
 			return err == nil || errors.Is(err, holdfast.ErrQuarantine)
 		})
-		if err := late.CountDown(t.Context()); err != nil {
-			t.Errorf("CountDown in a quarantine: %v", err)
-		}
+		expect.Err(t, "CountDown in a quarantine", late.CountDown(t.Context()), nil)
 		if n, err := late.Count(t.Context()); err != nil || n != 2 {
 			t.Errorf("%d are left of the 3 of the count that begins after the loss; %v", n, err)
 		}
-		next, err := barrier.New(other, "b", 2).Join(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := expect.Of(barrier.New(other, "b", 2).Join(t.Context())).OK(t)
 		grantedAfter(t, "the barrier", next.Lease().Fence(), losing)
 		if meets.Lease().Err() == nil || counts.Lease().Err() == nil {
 			t.Errorf("earlier parties: %v, %v", meets.Lease().Err(), counts.Lease().Err())
@@ -86,12 +72,8 @@ func TestStrictHoldsForParties(t *testing.T) {
 		if next.Lease().Fence() <= meets.Lease().Fence() {
 			t.Errorf("fence %d follows %d", next.Lease().Fence(), meets.Lease().Fence())
 		}
-		if err := <-broken; !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Await: %v", err)
-		}
-		if err := <-reset; !errors.Is(err, latch.ErrReset) {
-			t.Errorf("Wait: %v", err)
-		}
+		expect.Err(t, "Await", <-broken, holdfast.ErrLost)
+		expect.Err(t, "Wait", <-reset, latch.ErrReset)
 	})
 }
 
@@ -109,22 +91,14 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 		confirmed, soon := holdfast.Durability{Replicas: 1, Timeout: 10 * time.Second}, holdfast.Durability{Replicas: 1, Timeout: 100 * time.Millisecond}
 		has := func(want string) {
 			t.Helper()
-			if got := do(t, replica, "HGET", "holdfast:{l}", "count"); got != want {
-				t.Errorf("the replica's count is %v, want %s", got, want)
-			}
+			expect.Equal[any](t, "the replica's count", do(t, replica, "HGET", "holdfast:{l}", "count"), want)
 		}
 		theLatch := func(o latch.Option) *latch.Latch { return latch.New(c, "l", 7, o) }
-		if err := theLatch(confirmed).CountDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, theLatch(confirmed).CountDown(t.Context()))
 		has("6")
 		party, err := theLatch(confirmed).Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := party.CountDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
+		expect.OK(t, party.CountDown(t.Context()))
 		has("5")
 		first, second := inSoShortATime(t, theLatch(soon).Register), inSoShortATime(t, theLatch(soon).Register)
 		arrives := inSoShortATime(t, barrier.New(c, "b", 2, soon).Join)
@@ -168,10 +142,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 
 		// The changes that were not confirmed exist nevertheless, once each.
 		backend.Eventually(t, "the replica has it", func() bool { return do(t, replica, "HGET", "holdfast:{l}", "count") == "7" })
-		other, err := barrier.New(c, "b", 2, confirmed).Join(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := expect.Of(barrier.New(c, "b", 2, confirmed).Join(t.Context())).OK(t)
 		passed := make(chan uint64, 2)
 		for _, party := range []*barrier.Party{arrives, other} {
 			go func() {
@@ -193,11 +164,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 // detach detaches a lease, or fails the test.
 func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
 	t.Helper()
-	ticket, err := lease.Detach(t.Context(), ttl)
-	if err != nil {
-		t.Fatalf("Detach: %v", err)
-	}
-	return ticket
+	return expect.Of(lease.Detach(t.Context(), ttl)).OK(t)
 }
 
 // Fault: A ticket is to be adopted in quarantine. It is refused, since somebody may have adopted the lock before the
@@ -208,10 +175,7 @@ func TestTicketsOutliveAQuarantine(t *testing.T) {
 		c, other := b.Client(t, strict(time.Hour)), b.Client(t, strict(time.Hour))
 		initialise(t, c)
 		first := detach(t, backend.Acquire(t, c.Mutex("a")), 30*time.Minute)
-		lease, err := other.Adopt(t.Context(), first)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := expect.Of(other.Adopt(t.Context(), first)).OK(t)
 		ticket, held := detach(t, lease, 30*time.Minute), backend.Acquire(t, c.Mutex("b"))
 
 		do(t, b.Server, "DEL", mark)
@@ -220,17 +184,11 @@ func TestTicketsOutliveAQuarantine(t *testing.T) {
 			if left := quarantined(t, err); left < 50*time.Minute || errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrAmbiguous) {
 				t.Errorf("Adopt: %v, with %s left", err, left)
 			}
-			if err := c.ExtendTicket(t.Context(), ticket, time.Hour); err != nil {
-				t.Errorf("ExtendTicket: %v", err)
-			}
+			expect.Err(t, "ExtendTicket", c.ExtendTicket(t.Context(), ticket, time.Hour), nil)
 		}
 		second := detach(t, held, 30*time.Minute) // as leases are renewed in quarantine
-		if err := inspect.New(c).ForceAdmit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Adopt(t.Context(), first); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Adopt with a ticket that was used: %v", err)
-		}
+		expect.OK(t, inspect.New(c).ForceAdmit(t.Context()))
+		expect.Err(t, "Adopt with a ticket that was used", expect.ErrOf(c.Adopt(t.Context(), first)), holdfast.ErrLost)
 		for what, of := range map[string]struct {
 			ticket holdfast.Ticket
 			before *holdfast.Lease
@@ -263,10 +221,7 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 		if left, is := do(t, replica, "PTTL", "holdfast:{a}").(int64); !is || left < (50*time.Minute).Milliseconds() {
 			t.Errorf("the replica keeps the ticket's lock for %d ms", left)
 		}
-		heir, err := c.Adopt(t.Context(), ticket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		heir := expect.Of(c.Adopt(t.Context(), ticket)).OK(t)
 		if text := fmt.Sprint(do(t, replica, "GET", "holdfast:{a}")); !strings.Contains(text, fmt.Sprint(heir.Fence())) {
 			t.Errorf("the replica has %q; the adopted lease's fence is %d", text, heir.Fence())
 		}
@@ -279,9 +234,7 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 		if got, err := lease.Detach(t.Context(), time.Hour); !errors.Is(err, holdfast.ErrReplicas) || got != (holdfast.Ticket{}) || lease.Err() != nil {
 			t.Errorf("Detach without the replica: %v, %v; the lease: %v", got, err, lease.Err())
 		}
-		if err := soon.ExtendTicket(t.Context(), ticket, time.Hour); !errors.Is(err, holdfast.ErrReplicas) {
-			t.Errorf("ExtendTicket without the replica: %v", err)
-		}
+		expect.Err(t, "ExtendTicket without the replica", soon.ExtendTicket(t.Context(), ticket, time.Hour), holdfast.ErrReplicas)
 		demanding := holdfast.Durability{Replicas: 1, Timeout: time.Second}
 		if _, err := plain.Adopt(t.Context(), ticket, demanding); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
 			t.Errorf("Adopt without the replica: %v", err)
@@ -289,13 +242,9 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 		backend.Eventually(t, "what was not confirmed is given back", func() bool {
 			return do(t, master, "EXISTS", "holdfast:{d}") == int64(0)
 		})
-		if _, err := plain.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Adopt with a ticket that was used up: %v", err)
-		}
+		expect.Err(t, "Adopt with a ticket that was used up", expect.ErrOf(plain.Adopt(t.Context(), ticket)), holdfast.ErrLost)
 		replica.Resume()
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		expect.Err(t, "Release", lease.Release(t.Context()), nil)
 	})
 }
 
@@ -311,10 +260,7 @@ func TestStrictTicketsAreNotUsedTwice(t *testing.T) {
 		initialise(t, c)
 		ticket := detach(t, backend.Acquire(t, c.Mutex("a")), longest)
 		copyAOF(t, s)
-		heir, err := c.Adopt(t.Context(), ticket, holdfast.NoRenew())
-		if err != nil {
-			t.Fatal(err)
-		}
+		heir := expect.Of(c.Adopt(t.Context(), ticket, holdfast.NoRenew())).OK(t)
 		over := heir.Deadline()
 		s.Kill()
 		restoreAOF(t, s)

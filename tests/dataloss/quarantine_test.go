@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -35,9 +36,7 @@ func do(t *testing.T, s *server.Server, args ...any) any {
 
 func initialise(t *testing.T, c *holdfast.Client) {
 	t.Helper()
-	if err := inspect.New(c).Admit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, inspect.New(c).Admit(t.Context()))
 }
 
 func quarantined(t *testing.T, err error) time.Duration {
@@ -66,12 +65,8 @@ func TestInitAdmitsANewServer(t *testing.T) {
 		if !strings.Contains(err.Error(), "holdfast init") || !strings.Contains(err.Error(), b.Server.Addr()) {
 			t.Errorf("the error does not say what to do: %v", err)
 		}
-		if err := inspect.New(c).Admit(t.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
-			t.Errorf("Admit of a server in quarantine: %v", err)
-		}
-		if err := inspect.New(c).ForceAdmit(t.Context()); err != nil {
-			t.Error(err)
-		}
+		expect.Err(t, "Admit of a server in quarantine", inspect.New(c).Admit(t.Context()), holdfast.ErrQuarantine)
+		expect.Err(t, "ForceAdmit", inspect.New(c).ForceAdmit(t.Context()), nil)
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
 	})
 }
@@ -86,9 +81,7 @@ func TestWaitersNoticeThatAQuarantineWasEnded(t *testing.T) {
 			s, err := c.Mutex("a").Status(t.Context())
 			return err == nil && s.Waiting == 1
 		})
-		if err := inspect.New(b.Client(t, strict(time.Hour))).ForceAdmit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, inspect.New(b.Client(t, strict(time.Hour))).ForceAdmit(t.Context()))
 		backend.Release(t, backend.Receive(t, waiting))
 	})
 }
@@ -139,13 +132,9 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 		}()
 		lost.Wait(t)
 		lost.Forward(t) // to the server; nobody hears the reply
-		if n := do(t, b.Server, "EXISTS", "holdfast:{a}"); n != int64(1) {
-			t.Error("the lock was not granted")
-		}
+		expect.Equal[any](t, "the lock was not granted", do(t, b.Server, "EXISTS", "holdfast:{a}"), int64(1))
 		do(t, b.Server, "DEL", mark)
-		if err := <-refused; !errors.Is(err, holdfast.ErrQuarantine) {
-			t.Errorf("TryAcquire: %v", err)
-		}
+		expect.Err(t, "TryAcquire", <-refused, holdfast.ErrQuarantine)
 		backend.Eventually(t, "what TryAcquire was not told of is given back", func() bool {
 			return do(t, b.Server, "EXISTS", "holdfast:{a}") == int64(0)
 		})
@@ -165,14 +154,10 @@ func TestRenewalsGoOnInQuarantine(t *testing.T) {
 		quarantined(t, err)
 		begun := lease.Deadline()
 		backend.Eventually(t, "the lease outlives the quarantine", func() bool {
-			if err := lease.Err(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, lease.Err())
 			return lease.Deadline().Sub(begun) > term
 		})
-		if err := lease.Extend(t.Context(), time.Second); err != nil {
-			t.Error(err)
-		}
+		expect.Err(t, "Extend", lease.Extend(t.Context(), time.Second), nil)
 		backend.Release(t, lease)
 	})
 }
@@ -252,9 +237,7 @@ func TestQuarantineIsLongerWhereThereAreReplicas(t *testing.T) {
 			t.Parallel()
 			b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
 			c := b.Client(t, strict(time.Hour))
-			if d := left(t, c); d > time.Hour {
-				t.Errorf("without replicas: a quarantine of %s", d)
-			}
+			expect.AtMost(t, "without replicas: a quarantine of", left(t, c), time.Hour)
 			// It becomes a replica of a port where nobody listens, and is promoted.
 			do(t, b.Server, "REPLICAOF", "127.0.0.1", "1")
 			do(t, b.Server, "REPLICAOF", "NO", "ONE")
@@ -295,9 +278,7 @@ func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
 			}
 		}
 		// Once the quarantine is over, a client with longer leases starts no other: none was granted before it.
-		if err := inspect.New(short).ForceAdmit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, inspect.New(short).ForceAdmit(t.Context()))
 		backend.Release(t, backend.Acquire(t, b.Client(t, strict(2*time.Hour)).Mutex("a")))
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/clockshim"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -22,9 +23,7 @@ func renewed(t *testing.T, lease *holdfast.Lease) {
 	t.Helper()
 	before := lease.Deadline()
 	backend.Eventually(t, "a renewal", func() bool { return lease.Deadline().After(before) || lease.Err() != nil })
-	if err := lease.Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, lease.Err())
 }
 
 // lost waits until the lease has ended, and requires that it was lost.
@@ -35,9 +34,7 @@ func lost(t *testing.T, what string, lease *holdfast.Lease) {
 	case <-time.After(20 * time.Second):
 		t.Fatalf("%s: the holder is not told", what)
 	}
-	if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
-		t.Errorf("%s: %v", what, err)
-	}
+	expect.Err(t, what, lease.Err(), holdfast.ErrLost)
 }
 
 // Fault: The server loses everything under a holder. The holder takes its lock again, with the same fence.
@@ -135,9 +132,7 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 		held.Wait(t)
 		backend.Release(t, lease) // another copy has brought the lock back
 		held.Forward(t)
-		if n := do(t, b.Server, "EXISTS", "holdfast:{a}"); n != int64(0) {
-			t.Error("the late request took the lock for nobody")
-		}
+		expect.Equal[any](t, "the late request took the lock for nobody", do(t, b.Server, "EXISTS", "holdfast:{a}"), int64(0))
 	})
 }
 
@@ -239,10 +234,7 @@ func TestAHolderWhoseFenceLedTheClock(t *testing.T) {
 		lose := func() { rdb.FlushAll(t.Context()) }
 		for _, lead := range []time.Duration{900 * time.Millisecond, time.Hour} {
 			for _, with := range []func(*testing.T, func() *holdfast.Client, func()){between, alone} {
-				now, err := rdb.Time(t.Context()).Result()
-				if err != nil {
-					t.Fatal(err)
-				}
+				now := expect.Of(rdb.Time(t.Context()).Result()).OK(t)
 				backend.SetCounter(t, rdb, "holdfast:fences", now.Add(lead).UnixMicro())
 				with(t, clients, lose)
 				lose()

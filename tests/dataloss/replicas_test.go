@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -100,9 +101,7 @@ func TestMinReplicas(t *testing.T) {
 			}()
 			backend.Waiters(t, pair.Seen(c), 1)
 			backend.Release(t, lease)
-			if err := <-handed; !errors.Is(err, holdfast.ErrReplicas) {
-				t.Errorf("%s: Acquire of what is handed over without the replica: %v", what, err)
-			}
+			expect.Err(t, what+": Acquire of what is handed over without the replica", <-handed, holdfast.ErrReplicas)
 		}
 		lost(t, "renewals that no replica confirms", lease)
 		job, ran := once.New(c, "j", once.Every(time.Hour), soon), false

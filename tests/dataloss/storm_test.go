@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 	"github.com/redis/go-redis/v9"
@@ -177,7 +178,5 @@ func TestStrictOverlapsNothingWhenAReplicaLags(t *testing.T) {
 
 func removeAOF(t *testing.T, s *server.Server) {
 	t.Helper()
-	if err := os.RemoveAll(aof(s)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.RemoveAll(aof(s)))
 }

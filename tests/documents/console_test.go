@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -98,10 +99,7 @@ func TestBlocksRunWithChanges(t *testing.T) {
 	for name, text := range stubs {
 		write(t, filepath.Join(programs, name), "#!/bin/sh\n"+text+"\n")
 	}
-	checkout, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	checkout := expect.Of(filepath.Abs(root)).OK(t)
 	all, program := pages(t), readmesProgram(t)
 	for _, a := range attempts {
 		t.Run(a.page+"/"+a.begins, func(t *testing.T) {
@@ -145,15 +143,10 @@ func TestBlocksRunWithChanges(t *testing.T) {
 
 // Commands that take minutes or load the machine do not run here. Their targets, scripts, flags, tests and variables exist.
 func TestLongCommandsExist(t *testing.T) {
-	if err := uses(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, uses())
 	all := sources(t, `\.go(\.txt)?$`, true)
 	target := regexp.MustCompile(`(?m)^([a-z-]+):.*## `)
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := expect.Of(os.ReadFile(filepath.Join(root, "Makefile"))).OK(t)
 	targets := map[string]bool{}
 	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
 		targets[m[1]] = true
@@ -198,7 +191,5 @@ func TestLongCommandsExist(t *testing.T) {
 			}
 		}
 	}
-	if n < 15 {
-		t.Errorf("only %d commands", n)
-	}
+	expect.AtLeast(t, "commands", n, 15)
 }

@@ -22,6 +22,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -74,10 +75,7 @@ func (p page) name() string {
 
 func testdata(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Of(os.ReadFile(filepath.Join("testdata", name))).OK(t)
 	return string(text)
 }
 
@@ -91,10 +89,7 @@ func TestReadmesProgramRuns(t *testing.T) {
 	if !strings.Contains(body, addr) {
 		t.Fatalf("it does not name the server:\n%s", body)
 	}
-	file, err := filepath.Abs(filepath.Join("virtual", "program", "main.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := expect.Of(filepath.Abs(filepath.Join("virtual", "program", "main.go"))).OK(t)
 	body = strings.Replace(body, addr, fmt.Sprintf("%q", server.Start(t, server.One(t)).Addr()), 1)
 	goCommand(t, ".", map[string]string{file: body}, "run", "./virtual/program")
 }
@@ -116,19 +111,12 @@ func goCommand(t *testing.T, folder string, files map[string]string, args ...str
 	replace := map[string]string{}
 	for name, text := range files {
 		other := filepath.Join(t.TempDir(), "file.go")
-		if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(other, []byte(text), 0o600))
 		replace[name] = other
 	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := expect.Of(json.Marshal(map[string]any{"Replace": replace})).OK(t)
 	overlay := filepath.Join(t.TempDir(), "overlay.json")
-	if err := os.WriteFile(overlay, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(overlay, list, 0o600))
 	args = append([]string{args[0], "-overlay", overlay}, args[1:]...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = folder
@@ -187,9 +175,7 @@ func paste(t *testing.T, programs, work, script string, env ...string) {
 // write writes a program, or another file, into a folder that is made for it.
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o700)))
 }
 
 // withHoldfast builds the command and returns its folder. It skips the test if shell cannot run, or with -short.
@@ -241,9 +227,7 @@ func TestConfigurationsRun(t *testing.T) {
 			}
 		}
 	}
-	if lines < 5 {
-		t.Errorf("only %d commands", lines)
-	}
+	expect.AtLeast(t, "commands", lines, 5)
 }
 
 // commands returns the command lines of a crontab, a unit or a manifest. For containers whose image is the command's own, they
@@ -261,9 +245,7 @@ func (b block) commands(t *testing.T) (lines []string) {
 		}
 	case "yaml":
 		var all yaml.Node
-		if err := yaml.Unmarshal([]byte(b.body), &all); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, yaml.Unmarshal([]byte(b.body), &all))
 		var walk func(n *yaml.Node)
 		walk = func(n *yaml.Node) {
 			for i, child := range n.Content {
@@ -298,14 +280,9 @@ func TestPromisesHaveTests(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for file, least := range map[string]int{"GUARANTEES.md": 100, "faults.md": 200} {
-		text, err := os.ReadFile(filepath.Join(root, "docs", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Of(os.ReadFile(filepath.Join(root, "docs", file))).OK(t)
 		named := regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(string(text), -1)
 		if len(named) < least {
 			t.Errorf("%s names only %d tests", file, len(named))
@@ -330,10 +307,7 @@ var codeSpan = regexp.MustCompile("`([^`]+)`")
 
 // What trouble.md says that people see, in the first cells of its tables, is what the code says.
 func TestTroubleQuotesTheCode(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "guides", "trouble.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Of(os.ReadFile(filepath.Join(root, "docs", "guides", "trouble.md"))).OK(t)
 	code := sources(t, `^((fence|internal|cmd/holdfast/internal)/.+|[^/]+)\.go$`, false)
 	quotes := 0
 	for line := range strings.Lines(string(text)) {
@@ -350,9 +324,7 @@ func TestTroubleQuotesTheCode(t *testing.T) {
 			}
 		}
 	}
-	if quotes < 20 {
-		t.Errorf("only %d quotes", quotes)
-	}
+	expect.AtLeast(t, "quotes", quotes, 20)
 }
 
 var (
@@ -388,10 +360,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 // hasAnchor reports whether a document has a heading whose anchor, as GitHub makes it, is that one.
 func hasAnchor(t *testing.T, path, anchor string) bool {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Of(os.ReadFile(path)).OK(t)
 	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
 		made := strings.Map(func(r rune) rune {
 			switch {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // runBy says which test runs the blocks of a document. The first row that fits counts.
@@ -64,9 +66,7 @@ func (b block) runBy(p page) string {
 // documents returns all documents of the repository.
 func documents(t *testing.T) (all []page) {
 	t.Helper()
-	if err := uses(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, uses())
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "dist" || entry.Name() == "testdata") {
 			return filepath.SkipDir
@@ -109,9 +109,7 @@ func sources(t *testing.T, paths string, tests bool) string {
 		all.Write(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return all.String()
 }
 

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // The Go of the guides, of OBSERVABILITY.md and of docs/migration does what the pages say. Each page is a package. It has the page's
@@ -45,10 +47,7 @@ func (m module) run(t *testing.T) {
 	files := map[string]string{}
 	imports, calls := strings.Builder{}, strings.Builder{}
 	add := func(name, file, text string) {
-		folder, err := filepath.Abs(filepath.Join(m.folder, "virtual", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		folder := expect.Of(filepath.Abs(filepath.Join(m.folder, "virtual", name))).OK(t)
 		files[filepath.Join(folder, file)] = text
 	}
 	n := 0
@@ -58,10 +57,7 @@ func (m module) run(t *testing.T) {
 		}
 		n++
 		name := p.name()
-		file, err := filepath.Abs(filepath.Join("testdata", name+".go.txt"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := expect.Of(filepath.Abs(filepath.Join("testdata", name+".go.txt"))).OK(t)
 		checks := testdata(t, name+".go.txt")
 		if pretty, err := format.Source([]byte(checks)); err != nil || string(pretty) != checks {
 			t.Errorf("%s is not as gofmt has it: %v", file, err)
@@ -164,17 +160,12 @@ func (p page) asGo() string {
 func (p page) counted(t *testing.T, text string) string {
 	t.Helper()
 	in := filepath.Join(t.TempDir(), "in.go")
-	if err := os.WriteFile(in, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(in, []byte(text), 0o600))
 	out, err := exec.CommandContext(t.Context(), "go", "tool", "cover", "-mode=set", "-var=Ran", in).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", p.path, err, out)
 	}
-	file, err := filepath.Abs(filepath.Join(root, p.path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := expect.Of(filepath.Abs(filepath.Join(root, p.path))).OK(t)
 	return strings.Replace(string(out), in, file, 1) // the line directive
 }
 

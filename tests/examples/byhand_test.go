@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -23,10 +24,7 @@ type step struct{ shell, prints string }
 // byHand returns the blocks of that section of docs/scripts/README.md.
 func byHand(t *testing.T, docs string) (steps []step) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(docs, "scripts", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Of(os.ReadFile(filepath.Join(docs, "scripts", "README.md"))).OK(t)
 	_, section, _ := strings.Cut(string(text), "\n## By hand\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, block := range regexp.MustCompile("(?s)\n```(\\w+)\n(.*?)```\n").FindAllStringSubmatch(section, -1) {
@@ -48,10 +46,7 @@ func byHand(t *testing.T, docs string) (steps []step) {
 // The commands in docs/scripts/README.md under "By hand" work if they are pasted into bash, and print what the
 // document shows.
 func TestByHandWorksAsItIsPasted(t *testing.T) {
-	docs, err := filepath.Abs(filepath.Join("..", "..", "docs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := expect.Of(filepath.Abs(filepath.Join("..", "..", "docs"))).OK(t)
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skipf("SKIPPED, BY HAND IS NOT TESTED: %v", err)
@@ -67,15 +62,11 @@ func TestByHandWorksAsItIsPasted(t *testing.T) {
 		t.Run(bin.Name, func(t *testing.T) {
 			s := server.Start(t, bin)
 			checkout := t.TempDir()
-			if err := os.Symlink(docs, filepath.Join(checkout, "docs")); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.Symlink(docs, filepath.Join(checkout, "docs")))
 			_, port, _ := net.SplitHostPort(s.Addr())
 			programs := t.TempDir() // redis-cli in this folder has this server as its default
 			command := fmt.Sprintf("#!/bin/sh\nexec %s -p %s \"$@\"\n", cli, port)
-			if err := os.WriteFile(filepath.Join(programs, "redis-cli"), []byte(command), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.WriteFile(filepath.Join(programs, "redis-cli"), []byte(command), 0o700))
 
 			const end = "---- the end of a block ----\n"
 			var pasted strings.Builder

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -37,10 +38,7 @@ func TestHalfAnImportIsNeverShown(t *testing.T) {
 	first := start(t, "cache", append(flags, "-addr", slow.Addr())...)
 	other := start(t, "cache", append(flags, "-addr", s.Addr())...)
 	firstURL, otherURL := first.url(), other.url()
-	before, err := importOf(send(t, "GET", otherURL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := expect.Of(importOf(send(t, "GET", otherURL))).OK(t)
 	price := slow.Hold(proxy.Containing("\r\ncatalog:dates\r\n", "holdfast:mark:{catalog:dates}"), proxy.Hang)
 	go func() { // it gets no page
 		if resp, err := http.Get(firstURL); err == nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -62,14 +63,8 @@ func main() {
 `
 
 func TestExamplesRun(t *testing.T) {
-	folder, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile(filepath.Join(folder, "..", "..", "example_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := expect.Of(filepath.Abs(".")).OK(t)
+	source := expect.Of(os.ReadFile(filepath.Join(folder, "..", "..", "example_test.go"))).OK(t)
 	const clause = "package holdfast_test\n"
 	if !strings.HasPrefix(string(source), clause) {
 		t.Fatalf("the examples do not begin with %q", clause)
@@ -90,19 +85,12 @@ func TestExamplesRun(t *testing.T) {
 		"main.go":     fmt.Sprintf(program, calls),
 	} {
 		other := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(other, []byte(text), 0o600))
 		replace[filepath.Join(folder, "program", name)] = other
 	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := expect.Of(json.Marshal(map[string]any{"Replace": replace})).OK(t)
 	overlay := filepath.Join(t.TempDir(), "overlay.json")
-	if err := os.WriteFile(overlay, list, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, os.WriteFile(overlay, list, 0o600))
 
 	args := []string{"run", "-overlay", overlay}
 	if raceDetector { // then everything that the program consists of has been built with it

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/postgres"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -31,24 +32,15 @@ func orders(t *testing.T, name string) (dsn string, db *sql.DB) {
 	if errors.Is(err, postgres.ErrMissing) {
 		t.Skipf("SKIPPED, THE EXAMPLE invoices IS NOT TESTED: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Create(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
+	expect.OK(t, s.Create(t.Context(), name))
 	dsn = s.DSN(name, nil)
 	if db, err = sql.Open("pgx", dsn); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	schema, err := os.ReadFile(filepath.Join("..", "..", "examples", "invoices", "schema.sql"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.ExecContext(t.Context(), string(schema)); err != nil {
-		t.Fatal(err)
-	}
+	schema := expect.Of(os.ReadFile(filepath.Join("..", "..", "examples", "invoices", "schema.sql"))).OK(t)
+	expect.OK(t, expect.ErrOf(db.ExecContext(t.Context(), string(schema))))
 	return dsn, db
 }
 
@@ -101,24 +93,15 @@ func TestALateInvoiceIsRefused(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	dsn, db := orders(t, "late")
 	// Workers cannot read orders until the transaction ends.
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := expect.Of(db.BeginTx(t.Context(), nil)).OK(t)
 	defer func() { _ = tx.Rollback() }() // no effect after Commit
-	if _, err := tx.ExecContext(t.Context(), `LOCK TABLE orders IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, expect.ErrOf(tx.ExecContext(t.Context(), `LOCK TABLE orders IN ACCESS EXCLUSIVE MODE`)))
 	worker := start(t, "invoices", "-addr", s.Addr(), "-db", dsn, "-print", "1ms")
 	backend.Eventually(t, "the worker has raised the mark", func() bool {
 		return query(t, db, `SELECT count(*) FROM holdfast_marks`) == 1
 	})
-	if _, err := db.ExecContext(t.Context(), `UPDATE holdfast_marks SET fence = fence + 1, owner = 'a later worker'`); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, expect.ErrOf(db.ExecContext(t.Context(), `UPDATE holdfast_marks SET fence = fence + 1, owner = 'a later worker'`)))
+	expect.OK(t, tx.Commit())
 	worker.says("invoice 1: printing, for order 1,")
 	worker.says("nothing written: invoice 1:")
 	complete(t, db)

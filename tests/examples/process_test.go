@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // process is one of the programs, running.
@@ -30,15 +31,10 @@ type process struct {
 // start starts a program of examples/. It ends with the test, whose log gets its log if the test fails.
 func start(t *testing.T, program string, args ...string) *process {
 	t.Helper()
-	dir, err := folder()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := expect.Of(folder()).OK(t)
 	p := &process{t: t, cmd: exec.Command(filepath.Join(dir, program), args...), ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
-	if err := child.Start(p.cmd); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, child.Start(p.cmd))
 	go func() {
 		_ = p.cmd.Wait() // ProcessState says how it ended
 		close(p.ended)

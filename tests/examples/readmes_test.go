@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -65,19 +66,13 @@ var (
 func typed(t *testing.T, name string) (printed string, programs []*process) {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	text, err := os.ReadFile(filepath.Join(root, "examples", name, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Of(os.ReadFile(filepath.Join(root, "examples", name, "README.md"))).OK(t)
 	s := server.Start(t, server.One(t))
 	addrs := map[string]string{}
 	here := func(line string) string {
 		return ports.ReplaceAllStringFunc(line, func(addr string) string {
 			if addrs[addr] == "" {
-				port, err := server.ReservePort()
-				if err != nil {
-					t.Fatal(err)
-				}
+				port := expect.Of(server.ReservePort()).OK(t)
 				addrs[addr] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 			}
 			return addrs[addr]
@@ -86,10 +81,7 @@ func typed(t *testing.T, name string) (printed string, programs []*process) {
 	env, database := os.Environ(), ""
 	if name == "invoices" {
 		dsn, _ := orders(t, "unused") // skips the test where there is no PostgreSQL
-		u, err := url.Parse(dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := expect.Of(url.Parse(dsn)).OK(t)
 		env = append(env, "PGHOST="+u.Query().Get("host"), "PGUSER="+u.Query().Get("user"))
 		u.Path = "/invoices"
 		database = u.String()

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/clockshim"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -70,9 +71,7 @@ func TestServersClockJumpsForward(t *testing.T) {
 			within(t, b.Redis(t), next)
 			r.Succeed(t, before, next)
 			taken(t, before)
-			if err := before.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Release of the lost lease: %v", err)
-			}
+			expect.Err(t, "Release of the lost lease", before.Release(t.Context()), holdfast.ErrLost)
 			backend.Release(t, next)
 			first, second = second, first
 		}
@@ -168,10 +167,7 @@ func TestServersClockJumpsBack(t *testing.T) {
 		alive := backend.Acquire(t, b.Client(t, nil).Mutex("alive", holdfast.TTL(ttl)))
 		p := proxy.New(t, b.Server.Addr())
 		crashed := backend.Acquire(t, through(t, p, holdfast.Config{}).Mutex("a", holdfast.TTL(ttl)))
-		seen, err := backend.HolderOf(t.Context(), b.Client(t, nil).Mutex("a"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		seen := expect.Of(backend.HolderOf(t.Context(), b.Client(t, nil).Mutex("a"))).OK(t)
 		next := backend.Start(t, b.Client(t, nil).Mutex("a"))
 		backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 		handed := backend.Acquire(t, b.Client(t, nil).Mutex("handed"))
@@ -206,9 +202,7 @@ func TestServersClockJumpsBack(t *testing.T) {
 		rdb.Del(t.Context(), "holdfast:{a}")
 		begun := time.Now()
 		if !soak.Long() {
-			if _, err := b.Client(t, nil).Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-				t.Errorf("TryAcquire past a waiter: %v", err)
-			}
+			expect.Err(t, "TryAcquire past a waiter", expect.ErrOf(b.Client(t, nil).Mutex("a").TryAcquire(t.Context())), holdfast.ErrHeld)
 			lease = backend.Receive(t, next)
 		} else {
 			lease = <-next
@@ -329,14 +323,8 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 				if !strings.Contains(key, name) {
 					continue
 				}
-				value, err := rdb.Dump(t.Context(), key).Result()
-				if err != nil {
-					t.Fatal(err)
-				}
-				left, err := rdb.PTTL(t.Context(), key).Result()
-				if err != nil {
-					t.Fatal(err)
-				}
+				value := expect.Of(rdb.Dump(t.Context(), key).Result()).OK(t)
+				left := expect.Of(rdb.PTTL(t.Context(), key).Result()).OK(t)
 				all = append(all, kept{key, value, max(left, 0)})
 			}
 			if len(all) == 0 {
@@ -344,9 +332,7 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 			}
 			clock.Jump(ahead)
 			for _, k := range all {
-				if err := rdb.RestoreReplace(t.Context(), k.key, k.left, k.value).Err(); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, rdb.RestoreReplace(t.Context(), k.key, k.left, k.value).Err())
 			}
 		}
 		locks := func(name string, ttl time.Duration) (reader, writer *holdfast.Lock) {
@@ -355,17 +341,13 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 		}
 		refused := func(writer *holdfast.Lock, when string) {
 			t.Helper()
-			if _, err := writer.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-				t.Errorf("%s: a writer: %v", when, err)
-			}
+			expect.Err(t, when+": a writer", expect.ErrOf(writer.TryAcquire(t.Context())), holdfast.ErrHeld)
 		}
 
 		reader, writer := locks("renewed", 10*time.Minute)
 		lease := backend.Acquire(t, reader)
 		moves("renewed", 5*time.Minute)
-		if err := lease.Extend(t.Context(), 10*time.Minute); err != nil {
-			t.Errorf("renewed before its end by the new clock: %v", err)
-		}
+		expect.Err(t, "renewed before its end by the new clock", lease.Extend(t.Context(), 10*time.Minute), nil)
 		clock.Jump(6 * time.Minute) // past its earlier end
 		refused(writer, "it was renewed")
 		backend.Release(t, lease)

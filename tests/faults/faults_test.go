@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
@@ -50,9 +51,7 @@ func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, change ...func(*
 	defer rdb.Close()
 	for _, w := range []way{native, single, exact, shared} {
 		for _, s := range []script.Script{w.acquire, w.release, w.renew} {
-			if err := rdb.ScriptLoad(t.Context(), s.Source).Err(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, rdb.ScriptLoad(t.Context(), s.Source).Err())
 		}
 	}
 	return c
@@ -247,10 +246,7 @@ func running(s script.Script, name string) proxy.Match {
 func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
 	t.Helper()
 	deadline := lease.Deadline()
-	pttl, err := rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pttl := expect.Of(rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Result()).OK(t)
 	notPast(t, lease, deadline, pttl)
 }
 
@@ -366,15 +362,10 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 			breaks = script.ShareBreak()
 		}
 		rdb := b.Redis(t)
-		if err := rdb.ScriptLoad(t.Context(), breaks.Source).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, rdb.ScriptLoad(t.Context(), breaks.Source).Err())
 		trap := p.LoseReply(proxy.Containing(breaks.SHA1), after)
 		in := inspect.New(c)
-		seen, err := backend.HolderOf(t.Context(), w.lock(c))
-		if err != nil {
-			t.Fatal(err)
-		}
+		seen := expect.Of(backend.HolderOf(t.Context(), w.lock(c))).OK(t)
 		broken, err := in.Break(t.Context(), seen, t.Name())
 		if lost := trap.Reply(t); !strings.Contains(lost, "broken ") || err != nil {
 			t.Fatalf("the lost reply was %q; Break: %v", lost, err)
@@ -384,9 +375,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		}
 		onRecord := 0
 		for r, err := range in.History(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 			if r.Reason == t.Name() {
 				if onRecord++; r.Fence != broken.Fence {
 					t.Errorf("on record is %+v, told was %+v", r, broken)
@@ -396,9 +385,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		if onRecord != 1 {
 			t.Errorf("the break is on record %d times", onRecord)
 		}
-		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release of what was broken: %v", err)
-		}
+		expect.Err(t, "Release of what was broken", lease.Release(t.Context()), holdfast.ErrLost)
 		backend.Release(t, backend.Receive(t, leases))
 		// The tombstone of the broken holder would last for a minute, and the record longer.
 		rdb.Del(t.Context(), "holdfast:journal")
@@ -481,9 +468,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, leases))
 		blocker := backend.Acquire(t, w.rival(b.Client(t, nil)))
-		if reply := held.Forward(t); !strings.Contains(reply, "gone") {
-			t.Errorf("the late copy is answered %q", reply)
-		}
+		expect.Contains(t, "the late copy is answered", held.Forward(t), "gone")
 		backend.Waiters(t, w.lock(c), 0)
 		backend.Release(t, blocker)
 		b.Cleaned(t)
@@ -509,10 +494,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		held := p.Hold(w.releasing("a"), proxy.Cut)
 		backend.Release(t, backend.Acquire(t, w.lock(c)))
 		next := backend.Acquire(t, w.lock(c))
-		before, err := backend.HolderOf(t.Context(), w.lock(c))
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := expect.Of(backend.HolderOf(t.Context(), w.lock(c))).OK(t)
 		if reply := held.Forward(t); !w.refused(reply, "gone") {
 			t.Errorf("the late copy is answered %q", reply)
 		}
@@ -536,9 +518,7 @@ func abandon(t *testing.T, l *holdfast.Lock, held proxy.Held, then func()) {
 	held.Wait(t)
 	then()
 	cancel()
-	if err := <-failed; err != context.Canceled {
-		t.Errorf("Acquire: %v", err)
-	}
+	expect.Equal(t, "Acquire", <-failed, context.Canceled)
 }
 
 // longest is a TTL for locks that have to be given back: no test waits until it is over.

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
@@ -112,9 +113,7 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 		for range 10 { // either copy may come first
 			trap := p.Double(running(script.MultiAcquire(), "a"))
 			lease := backend.Acquire(t, all)
-			if reply := trap.Reply(t); !strings.Contains(reply, "granted") {
-				t.Errorf("the second copy is answered %q", reply)
-			}
+			expect.Contains(t, "the second copy is answered", trap.Reply(t), "granted")
 			backend.Release(t, lease)
 			free(t, b, "a", "b", "c")
 		}
@@ -171,17 +170,11 @@ func TestSeveralAreTakenOverWhenOneIsLost(t *testing.T) {
 			backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
 			b.Redis(t).Del(t.Context(), "holdfast:{b}")
 			if released {
-				if err := lease.Extend(t.Context(), ttl); !errors.Is(err, holdfast.ErrLost) {
-					t.Errorf("Extend: %v", err)
-				}
-				if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-					t.Errorf("Release: %v", err)
-				}
+				expect.Err(t, "Extend", lease.Extend(t.Context(), ttl), holdfast.ErrLost)
+				expect.Err(t, "Release", lease.Release(t.Context()), holdfast.ErrLost)
 			}
 			after := backend.Receive(t, next)
-			if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("others have all, and the holder before is told %v", err)
-			}
+			expect.Err(t, "others have all, and the holder before is told", lease.Err(), holdfast.ErrLost)
 			for _, name := range names {
 				if after.Fences()[name] <= lease.Fences()[name] {
 					t.Errorf("%q: fence %d follows %d", name, after.Fences()[name], lease.Fences()[name])
@@ -201,9 +194,7 @@ func jobThrough(t *testing.T, p *proxy.Proxy) func(window string) *once.Job {
 	t.Helper()
 	c := through(t, p, steady)
 	job := func(window string) *once.Job { return once.New(c, "j", once.Slot(window, time.Hour)) }
-	if _, err := job("warm-up").Do(t.Context(), succeeds); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, expect.ErrOf(job("warm-up").Do(t.Context(), succeeds)))
 	return job
 }
 
@@ -310,17 +301,11 @@ func TestLateCompletionOfALostRun(t *testing.T) {
 			failed <- err
 		}()
 		held.Wait(t)
-		if err := b.Redis(t).Del(t.Context(), "holdfast:{j}").Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-failed; !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Do: %v", err)
-		}
+		expect.OK(t, b.Redis(t).Del(t.Context(), "holdfast:{j}").Err())
+		expect.Err(t, "Do", <-failed, holdfast.ErrLost)
 		other := once.New(b.Client(t, nil), "j", once.Slot("w", time.Hour))
 		run, err := other.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
-			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
-				t.Errorf("the late completion is answered %q", reply)
-			}
+			expect.Contains(t, "the late completion is answered", held.Forward(t), "gone")
 			return "second", nil
 		})
 		if err != nil || !run.Here || run.Result != "second" || run.Try != 2 {

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
@@ -38,9 +38,7 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 		}
 	}
 	// The server has the scripts from now on.
-	if err := errors.Join(l.CountDown(t.Context()), parties[0].CountDown(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, errors.Join(l.CountDown(t.Context()), parties[0].CountDown(t.Context())))
 	left(t, l, 8)
 	want := 8
 	for what, step := range map[string]struct {
@@ -54,41 +52,27 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 		}},
 	} {
 		lost := p.LoseReply(running(step.script, "a"), proxy.Cut)
-		if err := step.do(); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Err(t, what, step.do(), nil)
 		lost.Wait(t)
 		want--
 		left(t, l, want)
 		doubled := p.Double(running(step.script, "a"))
-		if err := step.do(); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Err(t, what, step.do(), nil)
 		doubled.Reply(t)
 		want--
 		left(t, l, want)
 	}
 	late := p.Hold(running(script.LatchCount(), "a"), proxy.Cut)
-	if err := l.CountDown(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.Err(t, "CountDown", l.CountDown(t.Context()), nil)
 	want--
 	left(t, l, want)
-	if reply := late.Forward(t); !strings.Contains(reply, "counted") {
-		t.Errorf("the late copy is answered %q", reply)
-	}
+	expect.Contains(t, "the late copy is answered", late.Forward(t), "counted")
 	left(t, l, want)
 
-	if err := l.Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.Reset(t.Context()))
 	lost := p.Hold(running(script.LatchReset(), "a"), proxy.Cut)
-	if err := l.Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.CountDown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, l.Reset(t.Context()))
+	expect.OK(t, l.CountDown(t.Context()))
 	lost.Forward(t)
 	left(t, l, 9)
 }
@@ -102,11 +86,7 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	c, other := through(t, p, patient), b.Client(t, nil)
 	l, seen := latch.New(c, "a", 2, holdfast.TTL(time.Minute)), latch.New(other, "a", 2)
 	join := func() *latch.Party {
-		party, err := l.Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return party
+		return expect.Of(l.Register(t.Context())).OK(t)
 	}
 	if err := join().CountDown(t.Context()); err != nil { // the server has the scripts from now on
 		t.Fatal(err)
@@ -125,9 +105,7 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 			errors.Is(first, holdfast.ErrLost) == lost {
 			t.Errorf("%s: CountDown: %v; again: %v", what, first, again)
 		}
-		if err := party.Leave(t.Context()); err != nil {
-			t.Errorf("%s: Release: %v", what, err)
-		}
+		expect.Err(t, what+": Release", party.Leave(t.Context()), nil)
 		left(t, seen, 2)
 	}
 }
@@ -152,9 +130,7 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	if err := <-over; !errors.Is(err, holdfast.ErrClosed) || !errors.Is(err, holdfast.ErrAmbiguous) {
 		t.Errorf("CountDown when the client is closed: %v", err)
 	}
-	if err := <-closed; err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	expect.Err(t, "Close", <-closed, nil)
 	if err := l.CountDown(t.Context()); !errors.Is(err, holdfast.ErrClosed) || errors.Is(err, holdfast.ErrAmbiguous) {
 		t.Errorf("CountDown of a client that was closed: %v", err)
 	}
@@ -163,11 +139,7 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 
 func join(t *testing.T, b *barrier.Barrier) *barrier.Party {
 	t.Helper()
-	party, err := b.Join(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return party
+	return expect.Of(b.Join(t.Context())).OK(t)
 }
 
 // arrive awaits in a goroutine.
@@ -185,9 +157,7 @@ func wantPhase(t *testing.T, want uint64, all ...<-chan uint64) {
 	for _, over := range all {
 		select {
 		case phase := <-over:
-			if phase != want {
-				t.Errorf("Await returns %d, want %d", phase, want)
-			}
+			expect.Equal(t, "Await", phase, want)
 		case <-time.After(20 * time.Second): // a party that hears nothing looks after 30s
 			t.Fatal("a party was not woken")
 		}
@@ -228,9 +198,7 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	arrived(t, b, "1")
 	lost = p.LoseReply(running(script.BarrierAwait(), "a"), proxy.Cut) // of the last party
 	wantPhase(t, 3, arrive(t.Context(), one), second)
-	if reply := lost.Reply(t); !strings.Contains(reply, "tripped") {
-		t.Errorf("the lost reply was %q", reply)
-	}
+	expect.Contains(t, "the lost reply", lost.Reply(t), "tripped")
 
 	late := p.Hold(running(script.BarrierAwait(), "a"), proxy.Cut)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -240,9 +208,7 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	cancel()
 	wantPhase(t, 0, first)
 	arrived(t, b, "0")
-	if reply := late.Forward(t); !strings.Contains(reply, "stale") {
-		t.Errorf("the late copy is answered %q", reply)
-	}
+	expect.Contains(t, "the late copy is answered", late.Forward(t), "stale")
 	arrived(t, b, "0")
 	first = arrive(t.Context(), one)
 	arrived(t, b, "1")
@@ -269,22 +235,16 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 			})
 			do(t, b.Server, "CLIENT", "KILL", "TYPE", "pubsub")
 			wantPhase(t, 1, arrive(t.Context(), two), first)
-			if err := latch.New(other, "l", 1).CountDown(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, latch.New(other, "l", 1).CountDown(t.Context()))
 			select {
 			case err := <-opened:
-				if err != nil {
-					t.Errorf("Wait: %v", err)
-				}
+				expect.Err(t, "Wait", err, nil)
 			case <-time.After(20 * time.Second):
 				t.Fatal("the waiter at the latch was not woken")
 			}
 			backend.Release(t, one.Lease())
 			backend.Release(t, two.Lease())
-			if err := theLatch.Reset(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, theLatch.Reset(t.Context()))
 		}
 	})
 }

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"os"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/clockshim"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -91,24 +91,15 @@ func (b *place) Cleaned(t *testing.T) {
 func buried(t *testing.T, rdb *redis.Client, keys []string) (rest time.Duration, ok bool) {
 	t.Helper()
 	for _, key := range keys {
-		kind, err := rdb.Type(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		kind := expect.Of(rdb.Type(t.Context(), key).Result()).OK(t)
 		if kind == "none" { // it has just ended
 			continue
 		}
 		if kind != "zset" {
 			return 0, false
 		}
-		waiting, err := rdb.ZCount(t.Context(), key, "0", "+inf").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		left, err := rdb.PTTL(t.Context(), key).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		waiting := expect.Of(rdb.ZCount(t.Context(), key, "0", "+inf").Result()).OK(t)
+		left := expect.Of(rdb.PTTL(t.Context(), key).Result()).OK(t)
 		if waiting > 0 || left == -1 {
 			return 0, false
 		}
@@ -127,9 +118,7 @@ func (b *place) pass(t *testing.T, d time.Duration) {
 	b.clock.Jump(d + time.Millisecond)
 	for _, c := range b.clients {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		if _, err := backend.HolderOf(ctx, c.Mutex("warm-up")); !errors.Is(err, holdfast.ErrNotHeld) {
-			t.Errorf("a lock that nobody has taken: %v", err)
-		}
+		expect.Err(t, "a lock that nobody has taken", expect.ErrOf(backend.HolderOf(ctx, c.Mutex("warm-up"))), holdfast.ErrNotHeld)
 		cancel()
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -28,9 +29,7 @@ func scripts(b *backend.Backend) int64 {
 func tombstones(t *testing.T, rdb *redis.Client) int64 {
 	t.Helper()
 	n, err := rdb.ZCount(t.Context(), "holdfast:{a}:q", "-inf", "(0").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return n
 }
 
@@ -42,9 +41,7 @@ func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	eachWay(t, p, patient, func(t *testing.T, c *holdfast.Client, w way) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
 		held := p.Hold(w.acquiring("a"), proxy.Cut)
-		if _, err := c.Mutex("a", holdfast.TTL(longest)).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("TryAcquire: %v", err)
-		}
+		expect.Err(t, "TryAcquire", expect.ErrOf(c.Mutex("a", holdfast.TTL(longest)).TryAcquire(t.Context())), holdfast.ErrHeld)
 		if w.native {
 			backend.Release(t, lease)
 			givenBack(t, b, held)
@@ -95,10 +92,7 @@ func TestRenewalsInASlotOnTheMove(t *testing.T) {
 	nodes := server.StartCluster(t, server.One(t), 2)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Of(holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second})).OK(t)
 	backend.CloseWith(t, c)
 	const key = "holdfast:{a}"
 	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(9*time.Second)))

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -96,10 +97,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		backend.Eventually(t, "renewals go on", func() bool { return lease.Deadline().After(first) })
 		backend.Release(t, lease)
-		reader, err := c.RWMutex("rw").Downgrade(t.Context(), writer)
-		if err != nil {
-			t.Fatalf("Downgrade: %v", err)
-		}
+		reader := expect.Of(c.RWMutex("rw").Downgrade(t.Context(), writer)).OK(t)
 		backend.Release(t, reader)
 		// In the middle of a hand-over. The release is done in any case.
 		backend.Release(t, waiting)
@@ -117,9 +115,7 @@ func TestScriptFlush(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := b.Server.Do("SCRIPT", "FLUSH"); err != nil {
-					t.Error(err)
-				}
+				expect.Err(t, "Do", expect.ErrOf(b.Server.Do("SCRIPT", "FLUSH")), nil)
 			}
 		})
 		var inside sync.Mutex
@@ -156,26 +152,19 @@ func TestBusyScript(t *testing.T) {
 		cfg := holdfast.Config{CommandTimeout: time.Minute, RetryTimeout: 600 * time.Millisecond}
 		c := b.Client(t, &cfg)
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
-		conn, err := b.Server.Dial()
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := expect.Of(b.Server.Dial()).OK(t)
 		defer conn.Close()
-		if err := conn.Send("EVAL", "while true do end", 0); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, conn.Send("EVAL", "while true do end", 0))
 		backend.Eventually(t, "the server is busy", func() bool {
 			_, err := b.Server.Do("GET", "x")
 			return err != nil && strings.HasPrefix(err.Error(), "BUSY")
 		})
 		begun := time.Now()
-		_, err = c.Mutex("a").Acquire(t.Context())
+		_, err := c.Mutex("a").Acquire(t.Context())
 		if !backend.HasCode(err, "BUSY") || errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Acquire: %v", err)
 		}
-		if d := time.Since(begun); d < cfg.RetryTimeout/2 {
-			t.Errorf("gave up after %s", d)
-		}
+		expect.AtLeast(t, "gave up after", time.Since(begun), cfg.RetryTimeout/2)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if _, err := c.Mutex("a").Acquire(ctx); !backend.HasCode(err, "BUSY") && !errors.Is(err, context.DeadlineExceeded) {
@@ -191,9 +180,7 @@ func TestBusyScript(t *testing.T) {
 		}()
 		time.Sleep(100 * time.Millisecond)
 		do(t, b.Server, "SCRIPT", "KILL")
-		if err := <-waiting; err != nil {
-			t.Errorf("Acquire of a server that is busy for a while: %v", err)
-		}
+		expect.Err(t, "Acquire of a server that is busy for a while", <-waiting, nil)
 	}, server.Conf("lua-time-limit", "50"))
 }
 
@@ -237,9 +224,7 @@ func TestRefusals(t *testing.T) {
 		}},
 		{"disk", backend.Code("MISCONF"), func(t *testing.T) *redis.Options {
 			s := started(t, server.Conf("save", "3600 1"))
-			if err := os.Mkdir(filepath.Join(s.Dir(), "dump.rdb"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, os.Mkdir(filepath.Join(s.Dir(), "dump.rdb"), 0o700))
 			do(t, s, "BGSAVE")
 			backend.Eventually(t, "saving has failed", func() bool {
 				return s.Info("persistence")["rdb_last_bgsave_status"] == "err"
@@ -252,14 +237,9 @@ func TestRefusals(t *testing.T) {
 			do(t, s, "EVAL", "for n = 1, 8000 do redis.call('SET', 'k' .. n, string.rep('x', 1000)) end", 0)
 			// The server reloads, at 10 ms a key, and answers after each key: that takes longer than the test.
 			do(t, s, "CONFIG", "SET", "key-load-delay", "10000", "loading-process-events-interval-bytes", "1024")
-			conn, err := s.Dial()
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := expect.Of(s.Dial()).OK(t)
 			t.Cleanup(func() { _ = conn.Close() })
-			if err := conn.Send("DEBUG", "RELOAD"); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, conn.Send("DEBUG", "RELOAD"))
 			backend.Eventually(t, "the server is loading", func() bool {
 				_, err := s.Do("GET", "x")
 				return err != nil && strings.HasPrefix(err.Error(), "LOADING")
@@ -346,10 +326,7 @@ func TestExhaustedPool(t *testing.T) {
 	t.Parallel()
 	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t, func(o *redis.Options) { o.PoolSize, o.ReadTimeout = 1, 2*time.Minute })
-		c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second, ViaClient: b.ViaClient})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := expect.Of(holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second, ViaClient: b.ViaClient})).OK(t)
 		backend.CloseWith(t, c)
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(9*time.Second)))
 		blocked, free := context.WithCancel(t.Context())

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
@@ -19,11 +20,7 @@ type change = func(context.Context, *holdfast.Lease) (*holdfast.Lease, error)
 // changed changes the mode of a lease.
 func changed(t *testing.T, by change, lease *holdfast.Lease) *holdfast.Lease {
 	t.Helper()
-	next, err := by(t.Context(), lease)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return next
+	return expect.Of(by(t.Context(), lease)).OK(t)
 }
 
 // Fault: A copy of a downgrade or an upgrade comes when its lease has changed back, with the same token. It changes nothing: it makes no
@@ -71,9 +68,7 @@ func TestLostRepliesToChangesOfMode(t *testing.T) {
 	lossy := func(by change, lease *holdfast.Lease) *holdfast.Lease {
 		trap := p.LoseReply(running(script.ShareWeigh(), "a"), proxy.Cut)
 		next := changed(t, by, lease)
-		if lost := trap.Reply(t); !strings.Contains(lost, "weighed") {
-			t.Errorf("the lost reply was %q", lost)
-		}
+		expect.Contains(t, "the lost reply", trap.Reply(t), "weighed")
 		return next
 	}
 	writer := lossy(rw.TryUpgrade, reader)
@@ -81,9 +76,7 @@ func TestLostRepliesToChangesOfMode(t *testing.T) {
 	if writer.Fence() <= reader.Fence() || last.Fence() != writer.Fence() {
 		t.Errorf("a reader's fence is %d, the writer's after it %d, the reader's after that %d", reader.Fence(), writer.Fence(), last.Fence())
 	}
-	if err := last.Extend(t.Context(), time.Minute); err != nil {
-		t.Errorf("Extend: %v", err)
-	}
+	expect.Err(t, "Extend", last.Extend(t.Context(), time.Minute), nil)
 	backend.Release(t, last)
 	b.Cleaned(t)
 }
@@ -97,9 +90,7 @@ func TestUpgradeThatReplicasDoNotConfirm(t *testing.T) {
 	if lease, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrReplicas) {
 		t.Errorf("TryUpgrade without a replica: %v, %v; want ErrReplicas", lease, err)
 	}
-	if err := reader.Err(); !errors.Is(err, holdfast.ErrLost) {
-		t.Errorf("the reader: %v; want ErrLost", err)
-	}
+	expect.Err(t, "the reader", reader.Err(), holdfast.ErrLost)
 	b.Cleaned(t)
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/postgres"
 )
 
@@ -53,14 +54,10 @@ func openPostgres(t *testing.T, parameters map[string]string) *database {
 	if errors.Is(err, postgres.ErrMissing) {
 		t.Skipf("SKIPPED, NOTHING TESTED ON POSTGRESQL: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	started.Store(s)
 	name := fmt.Sprint("test", databases.Add(1))
-	if err := s.Create(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, s.Create(t.Context(), name))
 	dsn := func(parameters map[string]string) string { return s.DSN(name, parameters) }
 	return prepare(t, &database{name: "postgres", style: fence.Dollar, dsn: dsn}, "pgx", dsn(parameters))
 }
@@ -75,10 +72,7 @@ func openSQLite(t *testing.T, patience time.Duration) *database {
 
 func prepare(t *testing.T, d *database, driver, dsn string) *database {
 	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := expect.Of(sql.Open(driver, dsn)).OK(t)
 	t.Cleanup(func() { _ = db.Close() })
 	for _, statement := range schema {
 		if _, err := db.ExecContext(t.Context(), statement); err != nil {
@@ -102,10 +96,7 @@ func (d *database) ledger() *fence.Table { return &fence.Table{Name: "ledger", P
 // begin begins a transaction that is rolled back with the test at the latest.
 func (d *database) begin(t *testing.T) *sql.Tx {
 	t.Helper()
-	tx, err := d.BeginTx(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := expect.Of(d.BeginTx(context.Background(), nil)).OK(t)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
 }

@@ -1,7 +1,6 @@
 package fences
 
 import (
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -9,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // lease is a lease that keeps its stamp for ever, as a late holder believes.
@@ -80,36 +80,25 @@ func TestReadersDoNotShutEachOtherOut(t *testing.T) {
 		writer := backend.Acquire(t, here.Writer())
 		into := resources(t, b, d)
 		for name, enter := range into {
-			if err := enter(writer); err != nil {
-				t.Errorf("%s: the writer: %v", name, err)
-			}
+			expect.Err(t, name+": the writer", enter(writer), nil)
 		}
-		first, err := here.Downgrade(t.Context(), writer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := expect.Of(here.Downgrade(t.Context(), writer)).OK(t)
 		second := backend.Acquire(t, there.Reader())
 		if first.Fence() != second.Fence() || first.Identity() == second.Identity() {
 			t.Fatalf("readers have the fences %d and %d, and the owners %q and %q", first.Fence(), second.Fence(), first.Identity(), second.Identity())
 		}
 		for name, enter := range into {
 			for _, reader := range []*holdfast.Lease{second, first, second} {
-				if err := enter(reader); err != nil {
-					t.Errorf("%s: a reader beside another: %v", name, err)
-				}
+				expect.Err(t, name+": a reader beside another", enter(reader), nil)
 			}
 		}
 		backend.Release(t, first)
 		backend.Release(t, second)
 		next := backend.Acquire(t, there.Writer())
 		for name, enter := range into {
-			if err := enter(next); err != nil {
-				t.Errorf("%s: the next writer: %v", name, err)
-			}
+			expect.Err(t, name+": the next writer", enter(next), nil)
 			for _, reader := range []*holdfast.Lease{first, second} {
-				if err := enter(late{reader}); !errors.Is(err, fence.ErrStale) {
-					t.Errorf("%s: a late reader: %v; want ErrStale", name, err)
-				}
+				expect.Err(t, name+": a late reader", enter(late{reader}), fence.ErrStale)
 			}
 		}
 		backend.Release(t, next)
@@ -122,12 +111,8 @@ func TestOnlyReadersShareAFence(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *database) {
 		b := backend.One(t)
 		for name, enter := range resources(t, b, d) {
-			if err := enter(lease{by("a", 5)}); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-			if err := enter(lease{by("b", 5)}); !errors.Is(err, fence.ErrStale) {
-				t.Errorf("%s: another's fence that is the same: %v; want ErrStale", name, err)
-			}
+			expect.Err(t, name, enter(lease{by("a", 5)}), nil)
+			expect.Err(t, name+": another's fence that is the same", enter(lease{by("b", 5)}), fence.ErrStale)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -71,9 +72,7 @@ func TestRedisSet(t *testing.T) {
 		taken(t, r.Set(ctx, by("a", 9), "total", "two", 0))
 		refused(t, r.Set(ctx, by("b", 9), "total", "three", 0), by("b", 9), fence.Mark{Fence: 9, Owner: "a"})
 		refused(t, r.Set(ctx, by("a", 8), "total", "three", 0), by("a", 8), fence.Mark{Fence: 9, Owner: "a"})
-		if v := get(t, rdb, "total"); v != "two" {
-			t.Errorf("the value is %q", v)
-		}
+		expect.Equal(t, "the value", get(t, rdb, "total"), "two")
 		// 10 is more than 9: compared as numbers, though kept as text.
 		taken(t, r.Set(ctx, by("b c", 10), "total", "four\r\n\x00", time.Minute))
 		refused(t, r.Set(ctx, by("a", 9), "total", "five", 0), by("a", 9), fence.Mark{Fence: 10, Owner: "b c"})
@@ -120,9 +119,7 @@ func TestRedisScripts(t *testing.T) {
 		args := []string{"x", "y"}
 		_, err := r.Run(ctx, count, by("b", 4), "{n}", []string{"{n}:1"}, args[:1])
 		refused(t, err, by("b", 4), fence.Mark{Fence: 5, Owner: "a"})
-		if args[1] != "y" {
-			t.Error("the caller's arguments were written to")
-		}
+		expect.Equal(t, "the caller's arguments were written to", args[1], "y")
 		if v := get(t, rdb, "{n}:1"); v != before {
 			t.Errorf("a refused script made %q of %q", v, before)
 		}
@@ -140,10 +137,7 @@ func TestTheGuardStandsByItself(t *testing.T) {
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
-		mark, err := r.MarkKey("list")
-		if err != nil {
-			t.Fatal(err)
-		}
+		mark := expect.Of(r.MarkKey("list")).OK(t)
 		push := redis.NewScript(fence.Lua + "return redis.call('RPUSH', KEYS[1], unpack(ARGV))")
 		n, err := push.Run(ctx, rdb, []string{"list", mark}, "x", "y", 5, "a", "alone", 0).Int()
 		if n != 2 || err != nil {
@@ -175,10 +169,7 @@ func TestMarksLiveAsLongAsTheyAreWanted(t *testing.T) {
 		forever := fence.NewRedis(d, nil)
 		hour := fence.NewRedis(d, &fence.RedisConfig{MarkTTL: time.Hour})
 		day := fence.NewRedis(d, &fence.RedisConfig{MarkTTL: 24 * time.Hour})
-		key, err := hour.MarkKey("r")
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := expect.Of(hour.MarkKey("r")).OK(t)
 		for i, step := range []struct {
 			guard *fence.Redis
 			want  time.Duration
@@ -201,10 +192,7 @@ func TestWhatIsNoMarkIsRefused(t *testing.T) {
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
-		key, err := r.MarkKey("r")
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := expect.Of(r.MarkKey("r")).OK(t)
 		for _, text := range []string{"", "1", "1 ", "0 a", "01 a", "-1 a", " 1 a", "x a", "1\ta", "99999999999999999999 a"} {
 			rdb.Set(ctx, key, text, 0)
 			if err := r.Set(ctx, by("a", 5), "r", "x", 0); !errors.Is(err, fence.ErrBadMark) {
@@ -220,9 +208,7 @@ func TestWhatIsNoMarkIsRefused(t *testing.T) {
 		if err := r.Set(ctx, by("a", 5), "r", "x", 0); !errors.As(err, &sent) || !strings.Contains(string(sent), "WRONGTYPE") {
 			t.Errorf("with a list as mark: %v", err)
 		}
-		if v := get(t, rdb, "r"); v != "" {
-			t.Errorf("written nevertheless: %q", v)
-		}
+		expect.Equal(t, "written nevertheless", get(t, rdb, "r"), "")
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // row is the key of the ledger's row.
@@ -34,17 +35,11 @@ func TestRowsWithAMark(t *testing.T) {
 		refused(t, set(by("a", 8), 103), by("a", 8), fence.Mark{Fence: 9, Owner: "a"})
 		taken(t, ledger.Raise(ctx, d, by("b", 10), row(1)))
 		refused(t, set(by("a", 9), 103), by("a", 9), fence.Mark{Fence: 10, Owner: "b"})
-		if n := total(); n != 102 {
-			t.Errorf("total is %d", n)
-		}
+		expect.Equal(t, "total", total(), 102)
 		taken(t, set(by("ü", math.MaxInt64), 104))
 		refused(t, set(by("ü", math.MaxInt64-1), 105), by("ü", math.MaxInt64-1), fence.Mark{Fence: math.MaxInt64, Owner: "ü"})
-		if n := total(); n != 104 {
-			t.Errorf("total is %d", n)
-		}
-		if n := number(t, d, "SELECT total + fence FROM ledger WHERE id = 2"); n != 200 {
-			t.Errorf("the other row was written to: %d", n)
-		}
+		expect.Equal(t, "total", total(), 104)
+		expect.Equal(t, "the other row was written to", number(t, d, "SELECT total + fence FROM ledger WHERE id = 2"), 200)
 	})
 }
 
@@ -104,16 +99,12 @@ func TestMarksOfResources(t *testing.T) {
 		}
 		taken(t, marks.Do(ctx, by("a", 5), "ledger", pay))
 		refused(t, marks.Do(ctx, by("b", 4), "ledger", pay), by("b", 4), fence.Mark{Fence: 5, Owner: "a"})
-		if err := marks.Do(ctx, by("b", 6), "ledger", func(tx *sql.Tx) error { return errors.Join(pay(tx), mine) }); !errors.Is(err, mine) {
-			t.Error(err)
-		}
+		expect.Err(t, "Do", marks.Do(ctx, by("b", 6), "ledger", func(tx *sql.Tx) error { return errors.Join(pay(tx), mine) }), mine)
 		func() {
 			defer func() { _ = recover() }()
 			_ = marks.Do(ctx, by("b", 6), "ledger", func(tx *sql.Tx) error { _ = pay(tx); panic(mine) })
 		}()
-		if n := number(t, d, "SELECT total FROM ledger WHERE id = 1"); n != 101 {
-			t.Errorf("total is %d", n)
-		}
+		expect.Equal(t, "total", number(t, d, "SELECT total FROM ledger WHERE id = 1"), 101)
 		taken(t, marks.Do(ctx, by("a", 5), "ledger", pay)) // the mark went back with the transaction
 		execute(t, d, "UPDATE holdfast_marks SET fence = -1 WHERE resource = 'ledger'")
 		taken(t, marks.Raise(ctx, by("a", 1), "ledger"))
@@ -143,9 +134,7 @@ func TestOldMarksArePruned(t *testing.T) {
 		for resource, f := range kept {
 			refused(t, marks.Raise(ctx, by("b", 1), resource), by("b", 1), fence.Mark{Fence: f, Owner: "a"})
 		}
-		if _, err := marks.Prune(ctx, 59*time.Minute); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("a short age: %v", err)
-		}
+		expect.Err(t, "a short age", expect.ErrOf(marks.Prune(ctx, 59*time.Minute)), holdfast.ErrInvalid)
 	})
 }
 
@@ -188,9 +177,7 @@ func TestAHolderPausedWithinATransactionIsCutOff(t *testing.T) {
 	d := openPostgres(t, nil)
 	// It is long enough for the holder to get that far while the machine stands still.
 	paused, err := sql.Open("pgx", d.dsn(map[string]string{"idle_in_transaction_session_timeout": "3000"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer paused.Close()
 	marks := &fence.SQL{DB: paused, Placeholders: d.style}
 	err = marks.Do(t.Context(), by("a", 5), "ledger", func(tx *sql.Tx) error {
@@ -203,9 +190,7 @@ func TestAHolderPausedWithinATransactionIsCutOff(t *testing.T) {
 	if err == nil || errors.Is(err, fence.ErrStale) {
 		t.Errorf("the paused holder's transaction ends with %v", err)
 	}
-	if total := number(t, d, "SELECT total FROM ledger WHERE id = 1"); total != 101 {
-		t.Errorf("total is %d", total)
-	}
+	expect.Equal(t, "total", number(t, d, "SELECT total FROM ledger WHERE id = 1"), 101)
 }
 
 type raiseIn = func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error
@@ -256,14 +241,10 @@ func race(t *testing.T, d *database, raise raiseIn, level string, known, lowFirs
 	if commit {
 		want = 101 // raised before it was read
 	}
-	if n := number(t, tx2, "SELECT total FROM ledger WHERE id = 1"); n != want {
-		t.Errorf("the second reads %d; want %d", n, want)
-	}
+	expect.Equal(t, "the second reads", number(t, tx2, "SELECT total FROM ledger WHERE id = 1"), want)
 	execute(t, tx2, "UPDATE ledger SET total = total + 10 WHERE id = 1")
 	taken(t, tx2.Commit())
-	if n := number(t, d, "SELECT total FROM ledger WHERE id = 1"); n != want+10 {
-		t.Errorf("total is %d; want %d", n, want+10)
-	}
+	expect.Equal(t, "total", number(t, d, "SELECT total FROM ledger WHERE id = 1"), want+10)
 	if lowFirst {
 		refused(t, raise(d, ctx, d, first), first, fence.Mark{Fence: second.Fence, Owner: second.Owner})
 	} else {

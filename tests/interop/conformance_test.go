@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -38,10 +39,7 @@ var buildConformance = sync.OnceValues(func() (program string, err error) {
 func conformance(t *testing.T, client string, flags ...string) (code int, said string) {
 	t.Helper()
 	python := setUp(t, "python")
-	program, err := buildConformance()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := expect.Of(buildConformance()).OK(t)
 	cmd := exec.CommandContext(t.Context(), program, append(flags, python[0], client)...)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -251,23 +249,14 @@ const freePath, byScript = `if self.kind or self.key in c.contended:`, `if True:
 // changedClient returns a copy of the client in examples/python. lines are lines of holdfast.py, each followed by what replaces them.
 func changedClient(t *testing.T, lines ...string) (program string) {
 	t.Helper()
-	client, err := os.ReadFile("../../examples/python/holdfast.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := expect.Of(os.ReadFile("../../examples/python/holdfast.py")).OK(t)
 	for i := 0; i < len(lines); i += 2 {
 		if n := strings.Count(string(client), lines[i]); n != 1 {
 			t.Fatalf("holdfast.py has these lines %d times:\n%s", n, lines[i])
 		}
 	}
-	conform, err := os.ReadFile("../../examples/python/conform.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	docs, err := filepath.Abs("../../docs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conform := expect.Of(os.ReadFile("../../examples/python/conform.py")).OK(t)
+	docs := expect.Of(filepath.Abs("../../docs")).OK(t)
 	checkout := t.TempDir()
 	folder := filepath.Join(checkout, "examples", "python") // from which conform.py finds the scripts
 	program = filepath.Join(folder, "conform.py")

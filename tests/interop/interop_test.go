@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -170,17 +171,13 @@ func neitherReleasesTheOthers(t *testing.T, on *table) {
 	lease := backend.Acquire(t, on.lock(t))
 	on.them.expect(t, "held", "try 60000")
 	on.them.expect(t, "refused", "release")
-	if err := lease.Extend(t.Context(), time.Minute); err != nil {
-		t.Errorf("our lock, after they tried to release it: %v", err)
-	}
+	expect.Err(t, "our lock, after they tried to release it", lease.Extend(t.Context(), time.Minute), nil)
 	backend.Release(t, lease)
 
 	// Our lock expires, and they get it.
 	late := backend.Acquire(t, on.lock(t, holdfast.NoRenew(), holdfast.TTL(500*time.Millisecond)))
 	on.them.expect(t, "granted", "acquire 60000")
-	if err := late.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-		t.Errorf("Release of a lock that is theirs: %v", err)
-	}
+	expect.Err(t, "Release of a lock that is theirs", late.Release(t.Context()), holdfast.ErrLost)
 	l := on.lock(t)
 	_, err := l.TryAcquire(t.Context())
 	var held *holdfast.HeldError
@@ -207,9 +204,7 @@ func entersAgain(t *testing.T, on *table) {
 	}
 	on.them.expect(t, "released", "release")
 	backend.Release(t, backend.Receive(t, leases))
-	if _, err := backend.HolderOf(t.Context(), l); !errors.Is(err, holdfast.ErrNotHeld) {
-		t.Errorf("released by all: %v", err)
-	}
+	expect.Err(t, "released by all", expect.ErrOf(backend.HolderOf(t.Context(), l)), holdfast.ErrNotHeld)
 }
 
 // turns is how often each waits for the other.
@@ -257,10 +252,7 @@ func (on *table) listening(t *testing.T) (heard int64) {
 	t.Helper()
 	for _, node := range on.nodes {
 		for _, count := range []string{"NUMSUB", "SHARDNUMSUB"} {
-			reply, err := node.Do("PUBSUB", count, channel)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reply := expect.Of(node.Do("PUBSUB", count, channel)).OK(t)
 			heard += reply.([]any)[1].(int64)
 		}
 	}

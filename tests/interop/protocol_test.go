@@ -3,7 +3,6 @@
 package interop
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -34,10 +34,7 @@ func TestAClientWrittenFromTheProtocol(t *testing.T) {
 	t.Parallel()
 	program := slices.Clone(setUp(t, "python"))
 	program[len(program)-1] = "python/protocol.py"
-	scripts, err := filepath.Abs("../../docs/scripts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	scripts := expect.Of(filepath.Abs("../../docs/scripts")).OK(t)
 	for _, bin := range binaries(t) {
 		s := server.Start(t, bin)
 		for name, f := range map[string]func(t *testing.T, p *peer){"weighs": weighs, "asserts-again": assertsAgain, "carries": carries} {
@@ -67,9 +64,7 @@ func weighs(t *testing.T, p *peer) {
 	p.expect(t, "held", "weigh writer")
 	backend.Release(t, lease)
 	p.expect(t, "weighed", "weigh writer")
-	if _, err := reader.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("TryAcquire beside a writer: %v", err)
-	}
+	expect.Err(t, "TryAcquire beside a writer", expect.ErrOf(reader.TryAcquire(t.Context())), holdfast.ErrHeld)
 	p.expect(t, "released", "release")
 	backend.Release(t, backend.Acquire(t, reader))
 }
@@ -81,22 +76,15 @@ func carries(t *testing.T, p *peer) {
 	waits := backend.Start(t, p.client(t).Mutex(p.name))
 	backend.Waiters(t, l, 1)
 	for range 2 {
-		ticket, err := lease.Detach(t.Context(), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ticket := expect.Of(lease.Detach(t.Context(), time.Minute)).OK(t)
 		text, err := ticket.MarshalText()
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		p.send(t, fmt.Sprintf("adopt %s 300000", text))
 		adopted := p.line(t, "granted", hanging)
 		if adopted[0] != "granted" || number(t, adopted[2]) <= int64(lease.Fence()) {
 			t.Fatalf("of a lock that had fence %d they say %q", lease.Fence(), adopted)
 		}
-		if _, err := ours.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Adopt with a ticket that they have used: %v", err)
-		}
+		expect.Err(t, "Adopt with a ticket that they have used", expect.ErrOf(ours.Adopt(t.Context(), ticket)), holdfast.ErrLost)
 		p.expect(t, "lost", fmt.Sprintf("adopt %s 300000", text))
 		p.send(t, "detach 60000")
 		detached := p.line(t, "detached", hanging)
@@ -104,9 +92,7 @@ func carries(t *testing.T, p *peer) {
 			t.Fatalf("they say %q", detached)
 		}
 		var theirs holdfast.Ticket
-		if err := theirs.UnmarshalText([]byte(detached[2])); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, theirs.UnmarshalText([]byte(detached[2])))
 		if lease, err = ours.Adopt(t.Context(), theirs); err != nil {
 			t.Fatal(err)
 		}
@@ -124,9 +110,7 @@ func assertsAgain(t *testing.T, p *peer) {
 	l := p.client(t).Mutex(p.name)
 	machine.Undisturbed(t, func() error {
 		p.expect(t, "granted", "acquire mutex 3000")
-		if err := p.rdb.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, p.rdb.FlushAll(t.Context()).Err())
 		backend.Eventually(t, "their next renewal", func() bool {
 			_, err := backend.HolderOf(t.Context(), l)
 			return err == nil

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
@@ -87,17 +88,9 @@ func run(t *testing.T, command []string, env ...string) *rival {
 	r := &rival{cmd: exec.Command(command[0], command[1:]...), command: command, lines: make(chan string, 1<<16), said: &bytes.Buffer{}}
 	r.cmd.Env = append(os.Environ(), env...)
 	r.cmd.Stderr = r.said
-	in, err := r.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(r.cmd); err != nil {
-		t.Fatal(err)
-	}
+	in := expect.Of(r.cmd.StdinPipe()).OK(t)
+	out := expect.Of(r.cmd.StdoutPipe()).OK(t)
+	expect.OK(t, child.Start(r.cmd))
 	r.in = in
 	go func() {
 		defer close(r.lines)
@@ -207,11 +200,7 @@ func (r *rival) turns(t *testing.T, last time.Duration) []history.Event {
 
 func number(t *testing.T, digits string) int64 {
 	t.Helper()
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return expect.Of(strconv.ParseInt(digits, 10, 64)).OK(t)
 }
 
 // roleVariable makes the test binary a holder instead of running tests.

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // A lone goroutine that acquires and releases a free mutex allocates 16 times.
@@ -37,10 +38,7 @@ func TestALoneCycleAllocatesLittle(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				c, err := connect(t)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := expect.Of(connect(t)).OK(t)
 				backend.CloseWith(t, c)
 				l := c.Mutex("a")
 				ctx, cancel := context.WithCancel(t.Context())
@@ -50,9 +48,7 @@ func TestALoneCycleAllocatesLittle(t *testing.T) {
 					if err == nil {
 						err = lease.Release(ctx)
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, err)
 				}
 				// Something else may allocate at times, in a client library or the runtime, and the first cycles make connections.
 				backend.Eventually(t, "a lone cycle allocates little", func() bool { return testing.AllocsPerRun(100, cycle) <= most })

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
@@ -42,10 +43,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 		before := look(t, u.observer)
 
 		rdb := redis.NewClient(options(b))
-		lasting, err := holdfastgoredis.New(rdb, &patient)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lasting := expect.Of(holdfastgoredis.New(rdb, &patient)).OK(t)
 		u.lasting = lasting
 		u.rounds(t, cycles/5) // so that everything that is made only once exists
 		warm := look(t, u.observer)
@@ -64,9 +62,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 		if grown := int64(after.heap) - int64(warm.heap); grown > maxGrowth {
 			t.Errorf("the heap has grown by %d bytes, %.1f for each cycle", grown, float64(grown)/float64(cycles))
 		}
-		if after.channels > 1 {
-			t.Errorf("%d channels for one client", after.channels)
-		}
+		expect.AtMost(t, "channels for one client", after.channels, 1)
 		for what, n := range map[string]int64{"granted": u.granted.Load(), "given up": u.gaveUp.Load(), "held": u.held.Load(), "lost": u.lost.Load(), "closed": u.closed.Load()} {
 			if n == 0 {
 				t.Errorf("no acquire was %s: the test is not what it seems", what)
@@ -75,9 +71,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := errors.Join(lasting.Close(ctx), rdb.Close()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		expect.Err(t, "Close", errors.Join(lasting.Close(ctx), rdb.Close()), nil)
 		u.lasting, lasting, rdb = nil, nil, nil
 		backend.Eventually(t, "the goroutines are gone", func() bool { return runtime.NumGoroutine() <= before.goroutines })
 		backend.Eventually(t, "only tombstones are left", func() bool { return u.onlyTombstones(t) })
@@ -88,9 +82,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 		if grown := int64(end.heap) - int64(before.heap); grown > maxGrowth {
 			t.Errorf("when all is closed the heap has grown by %d bytes", grown)
 		}
-		if end.channels != 0 {
-			t.Errorf("%d channels are left", end.channels)
-		}
+		expect.Equal(t, "channels are left", end.channels, 0)
 	})
 }
 
@@ -131,10 +123,7 @@ func look(t *testing.T, observer *redis.Client) picture {
 
 func connections(t *testing.T, observer *redis.Client) int {
 	t.Helper()
-	list, err := observer.ClientList(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := expect.Of(observer.ClientList(t.Context()).Result()).OK(t)
 	return strings.Count(list, "\n")
 }
 
@@ -155,10 +144,7 @@ func (u *use) rounds(t *testing.T, cycles int) {
 	t.Helper()
 	for end := u.cycles.Load() + int64(cycles); u.cycles.Load() < end && !t.Failed(); {
 		rdb := redis.NewClient(options(u.b))
-		passing, err := holdfastgoredis.New(rdb, &patient)
-		if err != nil {
-			t.Fatal(err)
-		}
+		passing := expect.Of(holdfastgoredis.New(rdb, &patient)).OK(t)
 		u.clients++
 		var wg sync.WaitGroup
 		for g := range 16 {
@@ -182,14 +168,10 @@ func (u *use) rounds(t *testing.T, cycles int) {
 		}
 		time.Sleep(rand.N(10 * time.Millisecond)) // some of its goroutines wait, others hold
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		if err := passing.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		expect.Err(t, "Close", passing.Close(ctx), nil)
 		cancel()
 		wg.Wait()
-		if err := rdb.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Err(t, "Close", rdb.Close(), nil)
 	}
 }
 
@@ -197,10 +179,7 @@ func (u *use) rounds(t *testing.T, cycles int) {
 // waiters that ends within 9 s, when no request that was given up can arrive any more.
 func (u *use) onlyTombstones(t *testing.T) bool {
 	t.Helper()
-	keys, err := u.observer.Keys(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := expect.Of(u.observer.Keys(t.Context(), "*").Result()).OK(t)
 	for _, key := range keys {
 		if key == "holdfast:fences" {
 			continue
@@ -217,9 +196,7 @@ func (u *use) onlyTombstones(t *testing.T) bool {
 func (u *use) kill(t *testing.T, kind string) {
 	t.Helper()
 	u.kills++
-	if err := u.observer.ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Err(); err != nil {
-		t.Error(err)
-	}
+	expect.Err(t, "Err", u.observer.ClientKillByFilter(t.Context(), "TYPE", kind, "SKIPME", "yes").Err(), nil)
 }
 
 // carry detaches a lease and adopts the lock, as another process would. It returns the lease that is left, if any.

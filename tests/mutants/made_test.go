@@ -26,6 +26,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
@@ -41,10 +42,7 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 	for _, m := range All {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
-			edited, err := overlay.Files(m.Edits...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			edited := expect.Of(overlay.Files(m.Edits...)).OK(t)
 			for name, source := range scripts.with(edited).assembled(t) {
 				if source == sound[name] {
 					continue
@@ -57,9 +55,7 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 					t.Errorf("%s has no %q where the mutant needs it", name, g)
 				}
 			}
-			if err := compiled.check(edited); err != nil {
-				t.Error(err)
-			}
+			expect.Err(t, "check", compiled.check(edited), nil)
 			for _, test := range m.Tests {
 				if !declares(t, filepath.Join("..", test.Package), test.Name) {
 					t.Errorf("tests/%s has no %s", test.Package, test.Name)
@@ -130,27 +126,15 @@ func TestEveryPlaceHasItsMutant(t *testing.T) {
 // again when the sources change.
 func places(t *testing.T) map[string]string {
 	t.Helper()
-	if err := inputs.In("../.."); err != nil {
-		t.Fatal(err)
-	}
-	places, err := overlay.Places()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return places
+	expect.OK(t, inputs.In("../.."))
+	return expect.Of(overlay.Places()).OK(t)
 }
 
 func declares(t *testing.T, folder, test string) bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Of(filepath.Glob(filepath.Join(folder, "*_test.go"))).OK(t)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Of(os.ReadFile(file)).OK(t)
 		if strings.Contains(string(text), "\nfunc "+test+"(t *testing.T)") {
 			return true
 		}
@@ -171,10 +155,7 @@ func readScripts(t *testing.T) scripts {
 	}
 	s := scripts{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Of(os.ReadFile(file)).OK(t)
 		s[strings.TrimPrefix(filepath.ToSlash(file), "../../")] = string(text)
 	}
 	return s
@@ -200,14 +181,9 @@ func (s scripts) assembled(t *testing.T) map[string]string {
 	}
 	sources := map[string]string{}
 	for file := range tree {
-		if path.Dir(file) == "fragments" {
-			continue
+		if path.Dir(file) != "fragments" {
+			sources[strings.TrimSuffix(path.Base(file), ".lua")] = expect.Of(script.Assemble(tree, file)).OK(t)
 		}
-		source, err := script.Assemble(tree, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sources[strings.TrimSuffix(path.Base(file), ".lua")] = source
 	}
 	return sources
 }
@@ -325,10 +301,7 @@ func TestTheCheckerRefusesWhatDoesNotCompile(t *testing.T) {
 	for _, file := range []string{
 		"internal/pipe/line.go", "holdfastgoredis/driver.go", "holdfastrueidis/driver.go", "holdfastvalkey/driver.go",
 	} {
-		text, err := os.ReadFile(filepath.Join("../..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := expect.Of(os.ReadFile(filepath.Join("../..", file))).OK(t)
 		for name, more := range map[string]string{
 			"nothing wrong":   "",
 			"an unknown name": "\nfunc extra() { undeclared() }\n",

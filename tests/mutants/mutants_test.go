@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -100,9 +101,7 @@ func TestTheInnocentAreAcquitted(t *testing.T) {
 		Servers: server.Binaries(t), Histories: calm, Calm: true, Worker: naiveWorker,
 		StopAt: []campaign.Rule{campaign.Overlap, campaign.Fences, campaign.Resource},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	for _, e := range report.Failures {
 		for _, f := range e.Findings {
 			// It has no queue, and a cancelled acquire may leave a lock.

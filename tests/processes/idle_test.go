@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -20,9 +21,7 @@ import (
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -77,9 +76,7 @@ func TestWaitingTakesNoProcessorTime(t *testing.T) {
 	cancel()
 	waiting.Wait()
 	for _, holder := range holders {
-		if err := holder.Err(); err != nil {
-			t.Error(err)
-		}
+		expect.Err(t, "Err", holder.Err(), nil)
 		backend.Release(t, holder)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
@@ -123,17 +124,9 @@ func newWorker(t *testing.T, addr string) *worker {
 	w := &worker{t: t, cmd: exec.Command(os.Args[0], addr), out: make(chan string, 16)}
 	w.cmd.Env = append(os.Environ(), roleVariable+"=obey")
 	w.cmd.Stderr = os.Stderr
-	in, err := w.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := w.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(w.cmd); err != nil {
-		t.Fatal(err)
-	}
+	in := expect.Of(w.cmd.StdinPipe()).OK(t)
+	out := expect.Of(w.cmd.StdoutPipe()).OK(t)
+	expect.OK(t, child.Start(w.cmd))
 	w.in = in
 	go func() {
 		defer close(w.out)
@@ -170,9 +163,7 @@ func (w *worker) answer(want string) string {
 // fence returns the fence of an answer "granted FENCE".
 func (w *worker) fence() (n uint64) {
 	w.t.Helper()
-	if _, err := fmt.Sscanf(w.answer("granted"), "granted %d", &n); err != nil {
-		w.t.Fatal(err)
-	}
+	expect.OK(w.t, expect.ErrOf(fmt.Sscanf(w.answer("granted"), "granted %d", &n)))
 	return n
 }
 
@@ -180,9 +171,7 @@ func (w *worker) pid() int { return w.cmd.Process.Pid }
 
 func (w *worker) signal(s syscall.Signal) {
 	w.t.Helper()
-	if err := w.cmd.Process.Signal(s); err != nil {
-		w.t.Fatal(err)
-	}
+	expect.OK(w.t, w.cmd.Process.Signal(s))
 }
 
 // pause stops the worker, and returns when it has stopped: until then it may read a message.

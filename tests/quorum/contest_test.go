@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -110,10 +111,7 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 		var values []any
 		for _, owner := range []string{"one", "two"} {
 			lease := acquireOn(t, s.lock(holdfast.Identity(owner), holdfast.NoRenew()), 3)
-			value, err := s.nodes[0].Do("GET", "holdfast:{q}")
-			if err != nil {
-				t.Fatal(err)
-			}
+			value := expect.Of(s.nodes[0].Do("GET", "holdfast:{q}")).OK(t)
 			values = append(values, value)
 			backend.Release(t, lease)
 		}
@@ -166,10 +164,7 @@ func TestADeadlinePassesWhileTheLockIsHeld(t *testing.T) {
 func (s *site) tickets() (n int) {
 	s.t.Helper()
 	for _, node := range s.nodes {
-		members, err := node.Do("ZRANGE", "holdfast:{q}:q", "0", "-1")
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		members := expect.Of(node.Do("ZRANGE", "holdfast:{q}:q", "0", "-1")).OK(s.t)
 		all, _ := members.([]any)
 		for _, m := range all {
 			if text, _ := m.(string); strings.HasPrefix(text, "t:") {

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -41,9 +42,7 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 			t.Helper()
 			got := map[string]bool{}
 			for st, err := range inspect.NewQuorum(s.quorum()).List(t.Context(), pattern) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, err)
 				if h, held := st.Holder(); !held || h.Identity != "me" || got[st.Name] || st.Kind != holdfast.KindMutex {
 					t.Errorf("listed: %+v", st)
 				}
@@ -92,12 +91,8 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 			}
 			return last
 		}
-		if err := last("a"); err != nil {
-			t.Errorf("what the nodes that are left agree on: %v", err)
-		}
-		if err := last("alone"); !errors.Is(err, holdfast.ErrUnavailable) {
-			t.Errorf("what the node that is down may have, by its name: %v", err)
-		}
+		expect.Err(t, "what the nodes that are left agree on", last("a"), nil)
+		expect.Err(t, "what the node that is down may have, by its name", last("alone"), holdfast.ErrUnavailable)
 		s.nodes[2].Kill()
 		for _, pattern := range []string{"", "a"} {
 			var few *quorum.Error
@@ -136,12 +131,8 @@ func TestBreakOnAQuorum(t *testing.T) {
 		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "a", Grant: "k3v9x2ab"}, ""); !errors.Is(err, inspect.ErrChanged) {
 			t.Errorf("Break of another grant: %v", err)
 		}
-		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "a"}, ""); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("Break of no grant: %v", err)
-		}
-		if err := in.Revoke(t.Context(), holder, "test"); err != nil {
-			t.Fatal(err)
-		}
+		expect.Err(t, "Break of no grant", expect.ErrOf(in.Break(t.Context(), holdfast.Holder{Name: "a"}, "")), holdfast.ErrInvalid)
+		expect.OK(t, in.Revoke(t.Context(), holder, "test"))
 		backend.Told(t, "the holder is asked", lease.Revoked())
 		broken, err := in.Break(t.Context(), holder, "it hung")
 		if err != nil || broken.Holder.Identity != "hung" || broken.Holder.Grant != holder.Grant || broken.Fence <= broken.Holder.Fence {
@@ -185,21 +176,14 @@ func TestABrokenVoteIsNotCastAgain(t *testing.T) {
 		agree(t, lease, 3)
 		s.heard()
 		in := inspect.New(backend.Open(t, &holdfast.Config{Strict: true, MaxTTL: age, TTL: age}, &redis.Options{Addr: s.nodes[0].Addr()}))
-		st, err := in.Get(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := in.Break(t.Context(), st.Holders[0], ""); err != nil {
-			t.Fatal(err)
-		}
+		st := expect.Of(in.Get(t.Context(), "a")).OK(t)
+		expect.OK(t, expect.ErrOf(in.Break(t.Context(), st.Holders[0], "")))
 		agree(t, lease, 2)
 		time.Sleep(2 * time.Second) // a vote would take some ms
 		if nodes := nodesOf(lease); len(nodes) != 2 {
 			t.Errorf("%q have the lock after it was broken on one", nodes)
 		}
-		if err := lease.Err(); err != nil {
-			t.Errorf("the lease, which a majority still has: %v", err)
-		}
+		expect.Err(t, "the lease, which a majority still has", lease.Err(), nil)
 		_ = lease.Release(t.Context())
 	})
 }
@@ -214,16 +198,12 @@ func TestObservers(t *testing.T) {
 		s.observers = []*holdfast.Observer{r.Observer()}
 		q := s.quorum(10 * time.Second)
 		held := backend.Acquire(t, other.Mutex("q", holdfast.Identity("other")))
-		if _, err := q.Mutex("q").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Error(err)
-		}
+		expect.Err(t, "TryAcquire", expect.ErrOf(q.Mutex("q").TryAcquire(t.Context())), holdfast.ErrHeld)
 		leases := backend.Start(t, q.Mutex("q"))
 		backend.Eventually(t, "the acquire waits", func() bool { return r.Latest(t).Queued != nil })
 		backend.Release(t, held)
 		lease := backend.Receive(t, leases)
-		if err := lease.Extend(t.Context(), age); err != nil {
-			t.Error(err)
-		}
+		expect.Err(t, "Extend", lease.Extend(t.Context(), age), nil)
 		backend.Release(t, lease)
 		err := election.New(q.Mutex("q")).Run(t.Context(), func(_ context.Context, term *holdfast.Lease) error { return nil })
 		if err != nil {
@@ -259,9 +239,7 @@ func TestObserversWithoutTheFirstNode(t *testing.T) {
 		q := s.quorum(time.Second)
 		s.nodes[0].Kill()
 		lease := backend.Acquire(t, q.Mutex("q", holdfast.NoRenew()))
-		if err := lease.Extend(t.Context(), term); err != nil {
-			t.Error(err)
-		}
+		expect.Err(t, "Extend", lease.Extend(t.Context(), term), nil)
 		backend.Eventually(t, "a renewal", func() bool { return slices.Contains(r.Latest(t).Events, "Renewed") })
 		for _, c := range s.clients {
 			go func() { _ = c.Close(context.Background()) }()
@@ -296,12 +274,8 @@ func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 				t.Errorf("%s: %v; want ErrDeadlock of %q", what, err, "q")
 			}
 		}
-		if _, err := other.TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("another quorum's: %v; want ErrHeld", err)
-		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.Err(t, "another quorum's", expect.ErrOf(other.TryAcquire(ctx)), holdfast.ErrHeld)
+		expect.OK(t, lease.Release(t.Context()))
 		next, err := l.Acquire(context.WithoutCancel(ctx))
 		if err != nil {
 			t.Fatalf("within a lease that was released: %v", err)

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/clockshim"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
@@ -148,10 +149,7 @@ func (s *site) waiting(nodeTimeout ...time.Duration) *quorum.Quorum {
 	if len(nodeTimeout) > 0 {
 		cfg.NodeTimeout = nodeTimeout[0]
 	}
-	q, err := quorum.New(s.clients, cfg)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	q := expect.Of(quorum.New(s.clients, cfg)).OK(s.t)
 	quorums.Lock()
 	defer quorums.Unlock()
 	quorums.all = append(quorums.all, q)
@@ -233,9 +231,7 @@ func cancelled(t *testing.T, l *holdfast.Lock, ready func()) {
 	}()
 	ready()
 	cancel()
-	if err := <-failed; err != context.Canceled {
-		t.Errorf("Acquire, cancelled: %v", err)
-	}
+	expect.Equal(t, "Acquire, cancelled", <-failed, context.Canceled)
 }
 
 // acquireOn acquires a lock that is not renewed on n nodes, again if one was slower than the others.
@@ -280,9 +276,7 @@ func eachUnhurried(t *testing.T, n int, f func(t *testing.T, s *site) error) {
 // agree waits until n nodes hold the lease's lock.
 func agree(t *testing.T, lease *holdfast.Lease, n int) {
 	t.Helper()
-	if err := agreed(lease, n); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, agreed(lease, n))
 }
 
 func agreed(lease *holdfast.Lease, n int) error {
@@ -336,9 +330,7 @@ func TestOneHolderAtATime(t *testing.T) {
 		}
 		backend.Release(t, lease)
 		backend.Release(t, lease) // counts once
-		if err := lease.Err(); !errors.Is(err, holdfast.ErrReleased) {
-			t.Errorf("Err after the release: %v", err)
-		}
+		expect.Err(t, "Err after the release", lease.Err(), holdfast.ErrReleased)
 		next := acquire(t, other)
 		if next.Fence() <= lease.Fence() || next.Fences()["q"] != next.Fence() {
 			t.Errorf("fence %d follows %d; %v", next.Fence(), lease.Fence(), next.Fences())
@@ -538,9 +530,7 @@ func TestMajorityIsLost(t *testing.T) {
 		if e := r.Latest(t).Last; e.Kind != holdfast.KindQuorum || e.Name != "q" || !errors.Is(e.Err, holdfast.ErrLost) {
 			t.Errorf("Lost: %+v", *e)
 		}
-		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release: %v", err)
-		}
+		expect.Err(t, "Release", lease.Release(t.Context()), holdfast.ErrLost)
 	})
 }
 
@@ -563,9 +553,7 @@ func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
 		agree(t, lease, 3)
 		s.takenFrom(lease, 0)
 		s.nodes[2].Kill()
-		if err := lease.Err(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, lease.Err())
 		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Release: %v", err)
 		}
@@ -681,9 +669,7 @@ func (s *site) whenToldAFence(f func(i int)) *holdfast.Lock {
 // do runs a command on a node.
 func (s *site) do(node *server.Server, args ...any) {
 	s.t.Helper()
-	if _, err := node.Do(args...); err != nil {
-		s.t.Fatal(err)
-	}
+	expect.OK(s.t, expect.ErrOf(node.Do(args...)))
 }
 
 // Fault: The context ends while nodes are told of a fence. That says nothing about the nodes, and the error says why
@@ -715,9 +701,7 @@ func TestCloseWhileNodesAreToldAFence(t *testing.T) {
 				closed.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 					defer cancel()
-					if err := c.Close(ctx); err != nil {
-						t.Errorf("Close: %v", err)
-					}
+					expect.Err(t, "Close", c.Close(ctx), nil)
 				})
 			}
 			time.Sleep(100 * time.Millisecond)
@@ -741,9 +725,7 @@ func TestNodeLosesTheLockBeforeItIsToldAFence(t *testing.T) {
 		}{{[]any{"DEL", "holdfast:{q}"}, holdfast.ErrUnavailable}, {[]any{"FLUSHALL"}, holdfast.ErrQuarantine}} {
 			s := open(t, s.bin, 3, age)
 			l := s.whenToldAFence(func(i int) {
-				if _, err := s.nodes[i].Do(c.command...); err != nil {
-					t.Error(err)
-				}
+				expect.Err(t, "Do", expect.ErrOf(s.nodes[i].Do(c.command...)), nil)
 			})
 			if lease, err := l.TryAcquire(t.Context()); !errors.Is(err, c.want) || strings.Contains(err.Error(), "malformed") {
 				t.Errorf("after %v: %v, %v", c.command, lease, err)
@@ -787,9 +769,7 @@ func TestUninitialisedNodes(t *testing.T) {
 	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := start(t, bin, 3)
-		if _, err := s.lock().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
-			t.Errorf("TryAcquire on new nodes: %v", err)
-		}
+		expect.Err(t, "TryAcquire on new nodes", expect.ErrOf(s.lock().TryAcquire(t.Context())), holdfast.ErrQuarantine)
 		_, err := s.lock().Acquire(t.Context()) // which waits for the end of the quarantine
 		if !errors.Is(err, holdfast.ErrNotAdmitted) || !strings.Contains(err.Error(), s.nodes[1].Addr()) {
 			t.Errorf("Acquire on new nodes: %v", err)
@@ -841,9 +821,7 @@ func TestInitOfANodeThatWasEmptied(t *testing.T) {
 			_ = other.Release(t.Context())
 		}
 		_ = lease.Release(t.Context()) // of which one node remains
-		if err := admit(t, s.quorum(), true); err != nil {
-			t.Errorf("Init with force: %v", err)
-		}
+		expect.Err(t, "Init with force", admit(t, s.quorum(), true), nil)
 		backend.Release(t, acquire(t, s.lock()))
 	})
 }
@@ -902,9 +880,7 @@ func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
 		}
 		away[1].Pause()
 		<-lease.Done()
-		if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("without a majority: %v", err)
-		}
+		expect.Err(t, "without a majority", lease.Err(), holdfast.ErrLost)
 		time.Sleep(s.ttl/4 + time.Second) // past the drift, and everything that was sent to them
 		for _, node := range away {
 			node.Resume()
@@ -1199,9 +1175,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 					return
 				}
 				order <- i
-				if err := lease.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				expect.Err(t, "Release", lease.Release(t.Context()), nil)
 			}()
 			blocked(t, "(*Quorum).take", i+1)
 		}
@@ -1226,9 +1200,7 @@ func TestOneServerByTwoAddresses(t *testing.T) {
 		s := start(t, bin, 2)
 		a, b := s.nodes[0].Addr(), s.nodes[1].Addr()
 		q := s.quorumOf([]string{a, strings.Replace(a, "127.0.0.1", "localhost", 1), b}, term/4)
-		if err := admit(t, q, false); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, admit(t, q, false))
 		l := q.Mutex("q")
 		backend.Release(t, acquire(t, l))
 		s.nodes[1].Kill()
@@ -1246,16 +1218,9 @@ func TestQuorumRefuses(t *testing.T) {
 	for i := range 32 {
 		many = append(many, backend.Open(t, &holdfast.Config{Strict: true}, &redis.Options{Addr: fmt.Sprint("127.0.0.1:", i+1)}))
 	}
-	if _, err := quorum.New(many, nil); !errors.Is(err, holdfast.ErrInvalid) {
-		t.Errorf("32 nodes: %v", err)
-	}
-	if _, err := quorum.New(many[:3], &quorum.Config{NodeTimeout: -1}); !errors.Is(err, holdfast.ErrInvalid) {
-		t.Errorf("a negative node timeout: %v", err)
-	}
-	slow, err := quorum.New(many[:3], &quorum.Config{NodeTimeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Err(t, "32 nodes", expect.ErrOf(quorum.New(many, nil)), holdfast.ErrInvalid)
+	expect.Err(t, "a negative node timeout", expect.ErrOf(quorum.New(many[:3], &quorum.Config{NodeTimeout: -1})), holdfast.ErrInvalid)
+	slow := expect.Of(quorum.New(many[:3], &quorum.Config{NodeTimeout: time.Second})).OK(t)
 	if _, err := slow.Mutex("a", holdfast.TTL(time.Second)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("a node timeout too long for the TTL: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -80,9 +81,7 @@ func TestRestartedTogether(t *testing.T) {
 		}
 		fails(holdfast.ErrUnavailable, "two are behind, and one is away")
 		// It comes back without its data.
-		if err := os.RemoveAll(filepath.Join(s.nodes[2].Dir(), "appendonlydir")); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.RemoveAll(filepath.Join(s.nodes[2].Dir(), "appendonlydir")))
 		s.nodes[2].Restart()
 		fails(holdfast.ErrNotAdmitted, "one is empty")
 		if err := admit(t, s.quorum(), true); err != nil {
@@ -124,10 +123,7 @@ func TestFarNodes(t *testing.T) {
 					s.do(node, "SCRIPT", "FLUSH")
 					links[i].Cut()
 				}
-				lease, err := q.Mutex("q").TryAcquire(t.Context())
-				if err != nil {
-					t.Fatalf("TryAcquire: %v", err)
-				}
+				lease := expect.Of(q.Mutex("q").TryAcquire(t.Context())).OK(t)
 				// On a slow machine the lease may be lost by then.
 				if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrUnavailable) {
 					t.Errorf("Release: %v", err)
@@ -256,9 +252,7 @@ func TestMajorityRefuses(t *testing.T) {
 		for _, node := range s.nodes[1:] {
 			s.do(node, "ACL", "SETUSER", "default", "-set")
 		}
-		if _, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrDenied) {
-			t.Errorf("Acquire: %v", err)
-		}
+		expect.Err(t, "Acquire", expect.ErrOf(l.Acquire(t.Context())), holdfast.ErrDenied)
 		for _, node := range s.nodes[1:] {
 			s.do(node, "ACL", "SETUSER", "default", "+@all")
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -38,9 +39,7 @@ func TestFourNodes(t *testing.T) {
 			s.nodes[0].Kill()
 			for range 2 {
 				lease := acquire(t, s.lock())
-				if n := len(nodesOf(lease)); n != 3 {
-					t.Errorf("%d nodes agree", n)
-				}
+				expect.Equal(t, "nodes agree", len(nodesOf(lease)), 3)
 				rises(t, lease, last)
 				last = lease.Fence()
 				wantHeld(t, s.lock())
@@ -57,9 +56,7 @@ func TestFourNodes(t *testing.T) {
 			s.nodes[3].Kill()
 			lease = acquire(t, s.lock())
 			rises(t, lease, last)
-			if n := len(nodesOf(lease)); n != 3 {
-				t.Errorf("%d nodes agree", n)
-			}
+			expect.Equal(t, "nodes agree", len(nodesOf(lease)), 3)
 			if err := lease.Release(t.Context()); err != nil {
 				return err
 			}
@@ -181,9 +178,7 @@ func TestAVoteComesAfterItsRelease(t *testing.T) {
 		lease := acquire(t, l)
 		held.Wait(t)
 		time.Sleep(100 * time.Millisecond)
-		if reply := held.Forward(t); !strings.Contains(reply, "\r\n*6\r\n+OK\r\n") {
-			t.Errorf("the node has not set it: %q", reply)
-		}
+		expect.Contains(t, "the node has not set it", held.Forward(t), "\r\n*6\r\n+OK\r\n")
 		backend.Eventually(t, "it is released", func() bool {
 			set, err := s.nodes[1].Do("EXISTS", "holdfast:{q}")
 			return set == int64(0) && err == nil
@@ -203,16 +198,11 @@ func TestAClientClosesWhileANodeHangs(t *testing.T) {
 		s.nodes[1].Pause()
 		backend.Release(t, acquire(t, l))
 		for _, c := range s.clients {
-			if err := c.Close(t.Context()); err != nil {
-				t.Errorf("Close: %v", err)
-			}
+			expect.Err(t, "Close", c.Close(t.Context()), nil)
 		}
 		s.nodes[1].Resume()
 		connections := func(node *server.Server) int {
-			list, err := node.Do("CLIENT", "LIST")
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := expect.Of(node.Do("CLIENT", "LIST")).OK(t)
 			return strings.Count(list.(string), "\n")
 		}
 		backend.Eventually(t, "the node has read all", func() bool { return connections(s.nodes[1]) == connections(s.nodes[0]) })
@@ -235,10 +225,7 @@ func TestVotesWhoseFencesDoNotFit(t *testing.T) {
 		for _, node := range s.nodes {
 			s.do(node, "XADD", "holdfast:fences", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), "-999"), "g", "")
 		}
-		lease, err := l.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := expect.Of(l.Acquire(t.Context())).OK(t)
 		backend.Release(t, lease)
 		s.cleaned()
 	})
@@ -287,7 +274,5 @@ func TestNodesBehindProxiesWithoutTransactions(t *testing.T) {
 	for range 10 {
 		backend.Release(t, acquire(t, l))
 	}
-	if n := tried.Load(); n > 2*3 {
-		t.Errorf("%d transactions were tried", n)
-	}
+	expect.AtMost(t, "transactions were tried", tried.Load(), 2*3)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // adopters is the INFO of adopters, which differs from that of the first holder.
@@ -199,7 +200,7 @@ func TestAdopt(t *testing.T) {
 				b.t.Fatalf("the chain of a shared key is %q", before)
 			}
 			b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("k", "N", of, 60000, 0)...))
-			equal(b.t, "the chain", chain(), before)
+			expect.Equal(b.t, "the chain", chain(), before)
 			b.release("N", "", 0)
 			// A lock that was acquired by its name has no such flag yet.
 			b.acquire("t", "A")
@@ -220,7 +221,7 @@ func TestAdopt(t *testing.T) {
 			b.acquire("tc", "A")
 			of := b.detach("A")
 			b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("c", "N", of, 60000, 0)...))
-			equal(b.t, "how long the counter of a slot lasts", b.rdb.TTL(b.t.Context(), "{k}:f").Val(), -1)
+			expect.Equal(b.t, "how long the counter of a slot lasts", b.rdb.TTL(b.t.Context(), "{k}:f").Val(), -1)
 		},
 		"errors": func(b bench) {
 			b.acquire("t", "A")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // crowd sets many locks natively, with one fence counter, and runs scripts for them: those for several, and those for one. A lock and
@@ -87,7 +88,7 @@ func (c crowd) value(key string) string { return c.rdb.Get(c.t.Context(), key).V
 // counts requires that the counter has this value.
 func (c crowd) counts(want int64) {
 	c.t.Helper()
-	equal(c.t, "the counter", backend.LastFence(c.t, c.rdb, "fence"), want)
+	expect.Equal(c.t, "the counter", backend.LastFence(c.t, c.rdb, "fence"), want)
 }
 
 // fence returns the fence of a lock's holder, or "0" if there is none.
@@ -159,7 +160,7 @@ func TestBatchScripts(t *testing.T) {
 			c.expect("kept T 2 3 4 5", c.keepAs(7, 90000, "ours/A", "others/A", "foreign/A", "hash/A", "missing/A"))
 			c.expect("freed 2 3 4 5", c.free("ours/A", "others/A", "foreign/A", "hash/A", "none/A"))
 			c.expect("kept T 1", c.keepAs(7, 90000, "ever/E"))
-			equal(c.t, "what is left of a lock without an expiry", c.rdb.PTTL(c.t.Context(), "{ever}").Val(), -1)
+			expect.Equal(c.t, "what is left of a lock without an expiry", c.rdb.PTTL(c.t.Context(), "{ever}").Val(), -1)
 			c.only("{others}", "{foreign}", "{hash}", "{ever}")
 		},
 		"queues": func(c crowd) {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // most is how many dead holders, or waiters, a script may remove at once.
@@ -24,9 +25,7 @@ func (l shares) crowd(n int, weight any) (tokens []string) {
 	for i := range n {
 		tokens = append(tokens, "crowd"+strconv.Itoa(i))
 	}
-	if err := l.rdb.ScriptLoad(l.t.Context(), script.ShareAcquire().Source).Err(); err != nil {
-		l.t.Fatal(err)
-	}
+	expect.OK(l.t, l.rdb.ScriptLoad(l.t.Context(), script.ShareAcquire().Source).Err())
 	// Several ask at once: on a slow machine the first lease would otherwise expire before the last begins.
 	for some := range slices.Chunk(tokens, 8) {
 		_, _ = l.rdb.Pipelined(l.t.Context(), func(p redis.Pipeliner) error {
@@ -53,9 +52,7 @@ func (l shares) age(tokens []string) {
 		fields, scores = append(fields, token, over+":"+rest), append(scores, over, token)
 	}
 	for _, command := range [][]any{fields, scores} {
-		if err := l.rdb.Do(l.t.Context(), command...).Err(); err != nil {
-			l.t.Fatal(err)
-		}
+		expect.OK(l.t, l.rdb.Do(l.t.Context(), command...).Err())
 	}
 }
 
@@ -100,13 +97,13 @@ func TestDeadHoldersAreRemovedInSteps(t *testing.T) {
 			size := func() int64 { return int64(len(l.holds())) }
 			reply, steps := inSteps(t, size, func() string { return ask.call(l) })
 			b.expect(ask.want, reply)
-			equal(t, name+": calls", steps, 3)
+			expect.Equal(t, name+": calls", steps, 3)
 			if name == "released" {
 				l.exist(0)
 				continue
 			}
 			l.held("A")
-			equal(t, name+": holds in the index", b.rdb.ZCard(t.Context(), "{k}:q:e").Val(), 1)
+			expect.Equal(t, name+": holds in the index", b.rdb.ZCard(t.Context(), "{k}:q:e").Val(), 1)
 		}
 	})
 }
@@ -119,7 +116,7 @@ func TestRenewalsRemoveNobody(t *testing.T) {
 		crowd := l.crowd(10, 1)
 		l.age(crowd)
 		b.begins("renewed ", b.on([]string{"{k}", "{k}:q:e"}, script.ShareRenew(), "", "A", 120000, 0, l.hold("A").fence))
-		equal(t, "holds", len(l.holds()), 11)
+		expect.Equal(t, "holds", len(l.holds()), 11)
 		b.expect("gone T", b.eval(script.ShareRenew(), "", crowd[0], 60000, 0, l.hold(crowd[0]).fence))
 		b.begins("held T ", l.acquire("t", "W", everything))
 		l.held("A")
@@ -141,10 +138,8 @@ func TestNoScriptLooksAtAllHolders(t *testing.T) {
 			if !strings.HasPrefix(reply, want) {
 				t.Errorf("the reply is %.100q, want %q", reply, want)
 			}
-			equal(t, want+" looks at", lookAtAll.FindString(b.rdb.Info(t.Context(), "commandstats").Val()), "")
-			if n := strings.Count(reply, "\n"); n > 100 {
-				t.Errorf("%d holders are told of at once", n)
-			}
+			expect.Equal(t, want+" looks at", lookAtAll.FindString(b.rdb.Info(t.Context(), "commandstats").Val()), "")
+			expect.AtMost(t, "holders are told of at once", strings.Count(reply, "\n"), 100)
 		}
 		expect("held T ", func() string { return l.acquire("t", "W", everything) })
 		expect("holders T ", func() string { return b.eval(script.ShareHolders(), "", "x", 0, 10) })
@@ -203,7 +198,7 @@ func TestTheIndexOfHolds(t *testing.T) {
 				t.Errorf("%s: the index lasts until %v, the lock until %v", what, index, lock)
 			}
 			for token, h := range l.holds() {
-				equal(t, what+": the end of "+token+" in the index", int64(b.rdb.ZScore(t.Context(), "{k}:q:e", token).Val()), h.expiry)
+				expect.Equal(t, what+": the end of "+token+" in the index", int64(b.rdb.ZScore(t.Context(), "{k}:q:e", token).Val()), h.expiry)
 			}
 		}
 		l.brief("A", 3, 30000)
@@ -227,7 +222,7 @@ func TestTheIndexOfHolds(t *testing.T) {
 		}
 		b.rdb.HSet(t.Context(), "{k}", "next", over)
 		b.expect("granted T P T 1", l.acquire("t", "C", 1))
-		equal(t, "permits that are taken", b.rdb.HGet(t.Context(), "{k}", "used").Val(), fmt.Sprint(3+200*2+5+1))
+		expect.Equal(t, "permits that are taken", b.rdb.HGet(t.Context(), "{k}", "used").Val(), fmt.Sprint(3+200*2+5+1))
 		outlasts("lost")
 		for token := range l.holds() {
 			l.release(token, "", 0)
@@ -243,9 +238,7 @@ func (b bench) deadWaiters(n int, score int64, more string) {
 	for i := range n {
 		scores = append(scores, score+int64(i), fmt.Sprintf("dead%d\n%d\nchannel-dead%d\n%s%s", i, claim, i, more, info))
 	}
-	if err := b.rdb.Do(b.t.Context(), scores...).Err(); err != nil {
-		b.t.Fatal(err)
-	}
+	expect.OK(b.t, b.rdb.Do(b.t.Context(), scores...).Err())
 }
 
 // A queue of dead waiters is removed in steps. If the client that began has no reason to go on, the latest live
@@ -273,7 +266,7 @@ func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
 			b.expect("released T", reply)
 			b.expect("hf2 standby last T T", b.heard(last))
 			reply, steps := inSteps(t, size, func() string { return acquire("l", "last") })
-			equal(t, kind+": more calls", steps, 2)
+			expect.Equal(t, kind+": more calls", steps, 2)
 			b.begins("queued T ", reply)
 			word := map[string]string{"mutex": "grant", "rw": "rw"}[kind]
 			for { // it may be told to look earlier
@@ -288,7 +281,7 @@ func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
 			b.deadWaiters(2*most+100, b.later(0), more)
 			reply, steps = inSteps(t, size, func() string { return acquire("t", "B") })
 			b.expect("granted T P T 1", reply)
-			equal(t, kind+": calls", steps, 3)
+			expect.Equal(t, kind+": calls", steps, 3)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // In the gap after a chain of hand-overs none of our clients gets the lock: neither those that wait when it
@@ -72,9 +73,7 @@ func (b bench) together(calls []call) (replies []string, took time.Duration, fre
 		exists, now = p.Exists(b.t.Context(), "{k}"), p.Time(b.t.Context())
 		return nil
 	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	expect.OK(b.t, err)
 	for _, e := range evals {
 		replies = append(replies, e.Val().(string))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // swap returns the script with one part replaced, which occurs once.
@@ -86,9 +87,7 @@ func listenToAll(b bench) func() string {
 		for _, s := range sources {
 			pipe.Do(b.t.Context(), s.publish, s.channel, "end")
 		}
-		if _, err := pipe.Exec(b.t.Context()); err != nil {
-			b.t.Fatal(err)
-		}
+		expect.OK(b.t, expect.ErrOf(pipe.Exec(b.t.Context())))
 		var all strings.Builder
 		for _, s := range sources {
 			for text := b.raw(s.messages); text != "end"; text = b.raw(s.messages) {
@@ -146,9 +145,7 @@ type queueCase struct {
 // lay puts the server into that state.
 func (c queueCase) lay(b bench) {
 	b.t.Helper()
-	if err := b.rdb.FlushAll(b.t.Context()).Err(); err != nil {
-		b.t.Fatal(err)
-	}
+	expect.OK(b.t, b.rdb.FlushAll(b.t.Context()).Err())
 	if c.value != "" {
 		b.rdb.Set(b.t.Context(), "{k}", c.value, time.Hour)
 	}
@@ -383,10 +380,8 @@ func TestAPromiseSparesAMessage(t *testing.T) {
 			c.lay(b)
 			b.run(release, "", "A", "", 0, "", "")
 			text := messages()
-			if !strings.Contains(text, "hf2 grant B ") {
-				t.Errorf("the next holder was not told: %q", text)
-			}
-			equal(t, fmt.Sprintf("a promise to look in %d ms is told in %q", by-now, text), strings.Contains(text, "hf2 standby D "), told)
+			expect.Contains(t, "the next holder was not told", text, "hf2 grant B ")
+			expect.Equal(t, fmt.Sprintf("a promise to look in %d ms is told in %q", by-now, text), strings.Contains(text, "hf2 standby D "), told)
 			if want := "hf2:B:"; !strings.HasPrefix(b.read(), want) || !strings.HasSuffix(b.read(), ":"+info+"+") {
 				t.Errorf("the lock is %q", b.read())
 			}

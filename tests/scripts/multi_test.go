@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // both acquires the locks {k} and {k}2 under the tokens T1 and T2.
@@ -23,7 +24,7 @@ func TestMulti(t *testing.T) {
 			values := func() string { return fmt.Sprint(b.rdb.MGet(b.t.Context(), "{k}", "{k}2").Val()) }
 			before := values()
 			b.expect("granted T P T T", ask("A")) // the same again
-			equal(b.t, "the values", values(), before)
+			expect.Equal(b.t, "the values", values(), before)
 			b.expect("held T 1 P 0 hf2:A1:T:T:0:"+info, ask("B"))
 			b.expect("renewed T P 0 0", b.renew("A1", 10, 0))
 			b.expect("released T", b.release("A1", "", 0))

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // owned returns an owner's lock.
@@ -204,7 +205,7 @@ func TestOwned(t *testing.T) {
 			l.brief("F", "1\nme", 20000)
 			b.expect("released T 1", l.disown("rF", "me"))
 			notes := b.rdb.ZCount(b.t.Context(), keysFor(script.ShareDisown())[3], "-inf", "(0").Val()
-			equal(b.t, "notes of holds that were ended, of which all but one would have expired", notes, 1)
+			expect.Equal(b.t, "notes of holds that were ended, of which all but one would have expired", notes, 1)
 		},
 		"notes end with an index that was made anew": func(b bench) {
 			l := owned(b)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // parties is the latch or barrier {k} with a number of parties.
@@ -74,10 +75,10 @@ func (p parties) told() func(want int) {
 		p.rdb.Publish(p.t.Context(), "c:w:{k}", "end")
 		n := 0
 		for said := p.heard(messages); said != "end"; said = p.heard(messages) {
-			equal(p.t, "the message", said, "hf2 changed T")
+			expect.Equal(p.t, "the message", said, "hf2 changed T")
 			n++
 		}
-		equal(p.t, "messages", n, want)
+		expect.Equal(p.t, "messages", n, want)
 	}
 }
 
@@ -463,7 +464,7 @@ func TestBarrier(t *testing.T) {
 				b.expect("gone T", b.await(field, 1, 0))
 				b.expect("gone T", b.withdraw(field, 1))
 			}
-			equal(b.t, "the barrier", fmt.Sprint(b.rdb.HGetAll(b.t.Context(), "{k}").Val()), fmt.Sprint(before))
+			expect.Equal(b.t, "the barrier", fmt.Sprint(b.rdb.HGetAll(b.t.Context(), "{k}").Val()), fmt.Sprint(before))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // strictly is the flags of Strict mode with leases of up to a minute.
@@ -78,7 +79,7 @@ func TestNothingIsAdoptedInQuarantine(t *testing.T) {
 		value := b.read()
 		b.rdb.Del(t.Context(), "mark")
 		b.expect("quarantined T P", adopt()) // also when sent again
-		equal(t, "the lock", b.read(), value)
+		expect.Equal(t, "the lock", b.read(), value)
 		b.ready()
 		b.expect("adopted T P T", adopt())
 	})

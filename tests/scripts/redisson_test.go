@@ -2,12 +2,12 @@ package scripts
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 const redissonChannel = "redisson_lock__channel:{k}"
@@ -45,9 +45,7 @@ func TestRedissonsForm(t *testing.T) {
 		told := b.redissonHears()
 		expect := func(what string, want ...string) {
 			t.Helper()
-			if got := told(); !slices.Equal(got, want) {
-				t.Errorf("%s: Redisson's clients are told %q, not %q", what, got, want)
-			}
+			expect.Same(t, what+": Redisson's clients are told", told(), want)
 		}
 		ttl := func() int64 { return b.rdb.PTTL(t.Context(), "{k}").Val().Milliseconds() }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // asking returns a function that makes requests to scripts that have these keys.
@@ -53,9 +54,7 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 			barrier(script.ShareAcquire(), "t", "A", 60000, 0, 1, info, "bar", 3, 1), once(script.OnceBegin(), "", "A", 0, keep, "7", 0),
 			multi(script.MultiAcquire(), several("A")...),
 		} {
-			if err := write(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, write())
 		}
 		held := func(key string) string {
 			return fmt.Sprint(b.rdb.Get(t.Context(), key).Val(), b.rdb.PExpireTime(t.Context(), key).Val())
@@ -144,10 +143,8 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 			"status": mutex(script.Status(), "", "x", "mutex", 0, 500, 1000), "scan": mutex(script.Scan(), "", "x", 0, 10, "*"),
 			"a batch of another's": batch(script.BatchRelease(), "hf2:X:", "hf2:X:"),
 		} {
-			if err := ask(); err != nil {
-				t.Errorf("%s: %v", what, err)
-			}
+			expect.Err(t, what, ask(), nil)
 		}
-		equal(t, "the lock", held("{a}"), before)
+		expect.Equal(t, "the lock", held("{a}"), before)
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // bench runs scripts on one server.
@@ -109,7 +110,7 @@ func (b bench) take() {
 func (b bench) theirsIsIntact() {
 	b.t.Helper()
 	if b.field == "" {
-		equal(b.t, "their value", b.read(), b.foreign)
+		expect.Equal(b.t, "their value", b.read(), b.foreign)
 		return
 	}
 	if got := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); !maps.Equal(got, map[string]string{theirs: "1"}) {
@@ -179,14 +180,6 @@ func (b bench) on(keys []string, s script.Script, args ...any) string {
 	return reply
 }
 
-// equal requires that what was got is what was wanted.
-func equal[T comparable](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v; want %v", what, got, want)
-	}
-}
-
 // begins requires that a reply, or a value, begins so.
 func (b bench) begins(want, got string) {
 	b.t.Helper()
@@ -214,7 +207,7 @@ func (b bench) rises(before, fence int64) {
 // gone requires that none of these keys exists.
 func (b bench) gone(what string, keys ...string) {
 	b.t.Helper()
-	equal(b.t, what, b.rdb.Exists(b.t.Context(), keys...).Val(), 0)
+	expect.Equal(b.t, what, b.rdb.Exists(b.t.Context(), keys...).Val(), 0)
 }
 
 func (b bench) expect(want, got string) {
@@ -261,10 +254,7 @@ func member(token string) string {
 
 func (b bench) later(d time.Duration) int64 {
 	b.t.Helper()
-	now, err := b.rdb.Time(b.t.Context()).Result()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	now := expect.Of(b.rdb.Time(b.t.Context()).Result()).OK(b.t)
 	return now.Add(d).UnixMicro()
 }
 
@@ -277,9 +267,7 @@ func (b bench) setCounter(fence int64) {
 // grantAnother issues the next fence, as for another lock.
 func (b bench) grantAnother() {
 	b.t.Helper()
-	if err := b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: "{k}:f", Values: []string{"g", ""}}).Err(); err != nil {
-		b.t.Fatal(err)
-	}
+	expect.OK(b.t, b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: "{k}:f", Values: []string{"g", ""}}).Err())
 }
 
 // farAhead is the error if somebody has set the counter.
@@ -288,9 +276,7 @@ const farAhead = "error BADFENCE the fence counter {k}:f leads the server's cloc
 // configure changes a setting of a real server.
 func (b bench) configure(setting, value string) {
 	b.t.Helper()
-	if err := b.rdb.ConfigSet(b.t.Context(), setting, value).Err(); err != nil {
-		b.t.Fatal(err)
-	}
+	expect.OK(b.t, b.rdb.ConfigSet(b.t.Context(), setting, value).Err())
 }
 
 // listen subscribes to a waiter's channel. Messages are read at once: publishing to a subscriber that does not
@@ -304,9 +290,7 @@ func (b bench) listen(token string) <-chan *redis.Message {
 func (b bench) messages(ps *redis.PubSub) <-chan *redis.Message {
 	b.t.Helper()
 	b.t.Cleanup(func() { _ = ps.Close() })
-	if _, err := ps.Receive(b.t.Context()); err != nil {
-		b.t.Fatal(err)
-	}
+	expect.OK(b.t, expect.ErrOf(ps.Receive(b.t.Context())))
 	return ps.Channel()
 }
 
@@ -438,7 +422,7 @@ func TestScripts(t *testing.T) {
 			b.rdb.Del(b.t.Context(), "{k}:q")
 			b.expect("renewed T P 0 0", reassert("A", soon, fence))
 			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // the same again
-			equal(b.t, "the fence", strings.Split(b.read(), ":")[2], fence)
+			expect.Equal(b.t, "the fence", strings.Split(b.read(), ":")[2], fence)
 			b.expect("gone T", reassert("B", soon, fence)) // another token's
 			b.unfence()
 			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // it was there all the time
@@ -500,9 +484,7 @@ func TestScripts(t *testing.T) {
 		"many fences within one ms": func(b bench) {
 			ms, last := b.later(time.Hour)/1000, int64(0)
 			issue := func(id string) {
-				if err := b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: "{k}:f", ID: id, Values: []string{"g", ""}}).Err(); err != nil {
-					b.t.Fatal(err)
-				}
+				expect.OK(b.t, b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: "{k}:f", ID: id, Values: []string{"g", ""}}).Err())
 			}
 			grant := func(want int64) {
 				b.t.Helper()

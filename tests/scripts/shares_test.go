@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // shares is a lock that several may hold at once, as its users request it.
@@ -100,10 +101,7 @@ func number(digits string) int64 {
 
 func (l shares) holds() map[string]hold {
 	l.t.Helper()
-	hash, err := l.rdb.HGetAll(l.t.Context(), "{k}").Result()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	hash := expect.Of(l.rdb.HGetAll(l.t.Context(), "{k}").Result()).OK(l.t)
 	all := map[string]hold{}
 	for token, value := range hash {
 		if m := holdPattern.FindStringSubmatch(value); m != nil {
@@ -127,9 +125,7 @@ func (l shares) held(tokens ...string) {
 		got = append(got, token)
 	}
 	slices.Sort(got)
-	if !slices.Equal(got, tokens) {
-		l.t.Errorf("%q hold the lock, want %q", got, tokens)
-	}
+	expect.Same(l.t, "tokens that hold the lock", got, tokens)
 }
 
 // lasts requires that a hold lasts for ms, and the lock at least as long.
@@ -186,7 +182,7 @@ func TestShares(t *testing.T) {
 			first := l.hold("W").fence
 			b.expect("granted T P T 1", l.acquire("t", "W", everything)) // the same again
 			b.expect("granted T P T 1", l.acquire("w", "W", everything))
-			equal(b.t, "the fence", l.hold("W").fence, first)
+			expect.Equal(b.t, "the fence", l.hold("W").fence, first)
 			b.expect("held T P 0 hf2:W:T:T:0:"+info, l.acquire("t", "V", everything))
 			b.expect("held T P 0 hf2:W:T:T:0:"+info, l.acquire("t", "A", 1))
 			// A request with another limit, or a larger weight, is told of the lock, not of a semaphore.
@@ -442,7 +438,7 @@ func TestShares(t *testing.T) {
 			wrong = "error WRONGTYPE Operation against a key holding the wrong kind of value"
 			refused()
 			b.expect(wrong, l.holders())
-			equal(b.t, "their value", b.rdb.Get(b.t.Context(), "{k}").Val(), "theirs")
+			expect.Equal(b.t, "their value", b.rdb.Get(b.t.Context(), "{k}").Val(), "theirs")
 		},
 		"renewed": func(b bench) {
 			l := semaphore(b, 3)
@@ -493,7 +489,7 @@ func TestShares(t *testing.T) {
 			}
 			b.expect("hf2 "+l.kind+" 1 T P T {k}", b.heard(reader))
 			b.expect("hf2 standby V T T", b.heard(writer))
-			equal(b.t, "the reader's fence", l.hold("1").fence, first.fence)
+			expect.Equal(b.t, "the reader's fence", l.hold("1").fence, first.fence)
 			b.expect("held T", l.weigh("W", everything))
 			b.expect("held T P 1 hf2:W:T:T:0:"+info, l.acquire("t", "2", 1)) // does not overtake V
 			b.expect("released T", l.release("1", "", 0))
@@ -509,11 +505,11 @@ func TestShares(t *testing.T) {
 				b.t.Errorf("%v became %v", first, second)
 			}
 			b.expect("weighed T P T", l.weigh("W", everything))
-			equal(b.t, "weighed again", l.hold("W"), second)
+			expect.Equal(b.t, "weighed again", l.hold("W"), second)
 			b.expect("held T P 0 hf2:W:T:T:0:"+info, l.acquire("t", "2", 1))
 			l.weigh("W", 1)
 			l.acquire("t", "2", 1)
-			equal(b.t, "the fence of a reader after the second writing", l.hold("2").fence, second.fence)
+			expect.Equal(b.t, "the fence of a reader after the second writing", l.hold("2").fence, second.fence)
 			b.rdb.Set(b.t.Context(), "{k}:f", "no fence", 0)
 			l.release("2", "", 0)
 			b.expect("error BADFENCE the fence counter is not a stream", l.weigh("W", everything))
@@ -525,7 +521,7 @@ func TestShares(t *testing.T) {
 			l := semaphore(b, 3)
 			forGood := func() {
 				b.t.Helper()
-				equal(b.t, "the lock's PTTL", b.rdb.PTTL(b.t.Context(), "{k}").Val(), -1)
+				expect.Equal(b.t, "the lock's PTTL", b.rdb.PTTL(b.t.Context(), "{k}").Val(), -1)
 			}
 			b.expect("resized T 0 0", l.resize(0))
 			l.exist(0)
@@ -568,9 +564,7 @@ func TestShares(t *testing.T) {
 			b.expect("resized T 0 2", l.resize(0))
 			l.lasts("1", 60000)
 			l.lasts("2", claim)
-			if pttl := b.rdb.PTTL(b.t.Context(), "{k}").Val(); pttl < 0 {
-				b.t.Errorf("the lock's PTTL is %v", pttl)
-			}
+			expect.AtLeast(b.t, "the lock's PTTL", b.rdb.PTTL(b.t.Context(), "{k}").Val(), 0)
 			b.expect("granted T P T 1", semaphore(b, 9).acquire("t", "A", 1)) // a request that names their number
 			b.expect("error BADLIMIT the semaphore has 9 permits for those who use it now, not 3", l.acquire("t", "B", 1))
 			b.expect("released T", l.release("A", "", 0))
@@ -609,7 +603,7 @@ func TestShares(t *testing.T) {
 				b.expect("gone T", b.eval(script.ShareRenew(), "", field, 60000, 0, before["fence"]))
 				b.expect("gone T", b.eval(script.ShareWeigh(), "", field, 1, before["fence"], before["fence"]))
 			}
-			equal(b.t, "the lock", fmt.Sprint(b.rdb.HGetAll(b.t.Context(), "{k}").Val()), fmt.Sprint(before))
+			expect.Equal(b.t, "the lock", fmt.Sprint(b.rdb.HGetAll(b.t.Context(), "{k}").Val()), fmt.Sprint(before))
 		},
 		// A counter that was set back, as by a replica that lagged, is not a fence.
 		"a reader after a counter was put back": func(b bench) {
@@ -650,9 +644,7 @@ func TestSharesOutOfMemory(t *testing.T) {
 		l.acquire("t", "B", 1)
 		limit := func(memory string) { b.configure("maxmemory", memory) }
 		limit("1")
-		if got := l.acquire("t", "C", 1); !strings.Contains(got, "OOM") {
-			t.Errorf("an acquire is answered %q", got)
-		}
+		expect.Contains(t, "an acquire is answered", l.acquire("t", "C", 1), "OOM")
 		b.expect("renewed T P 0 0", l.renew("B", 60000, 0))
 		l.past(over)
 		b.expect("renewed T P 0 0", l.renew("A", 60000, 0))

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // lasts is the TTL of locks that must not expire, however slow the machine is.
@@ -266,9 +267,7 @@ func TestLockersCanDoWhatIsMadeOfLocks(t *testing.T) {
 		lease := backend.Acquire(t, one.Multi(names, holdfast.TTL(lasts)))
 		waiting := j.queue(ctx, operator.Mutex(names[0]), two.Multi(names, holdfast.TTL(lasts)))
 		backend.Release(t, lease)
-		if err := result(waiting); err != nil {
-			t.Errorf("several: %v", err)
-		}
+		expect.Err(t, "several", result(waiting), nil)
 
 		for _, first := range []bool{true, false} {
 			o := once.New(s.client(t, role.name), role.name+"/once", once.Slot("monday", time.Minute), holdfast.TTL(lasts))
@@ -276,9 +275,7 @@ func TestLockersCanDoWhatIsMadeOfLocks(t *testing.T) {
 			if err != nil || run.Here != first {
 				t.Errorf("once, first %v: %+v, %v", first, run, err)
 			}
-			if _, err := o.Last(ctx); err != nil {
-				t.Errorf("once: %v", err)
-			}
+			expect.Err(t, "once", expect.ErrOf(o.Last(ctx)), nil)
 		}
 
 		of := func() *election.Election {
@@ -296,9 +293,7 @@ func TestLockersCanDoWhatIsMadeOfLocks(t *testing.T) {
 		next.Answer <- nil
 		for sees() != "" {
 		}
-		if err := errors.Join(leader.Ran(t), next.Ran(t)); err != nil {
-			t.Errorf("an election: %v", err)
-		}
+		expect.Err(t, "an election", errors.Join(leader.Ran(t), next.Ran(t)), nil)
 	})
 }
 
@@ -562,9 +557,7 @@ func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 			}
 			t.Run(role.name, func(t *testing.T) {
 				t.Parallel()
-				if err := kind.do(job{site: s, t: t, name: role.name}); err != nil {
-					t.Error(err)
-				}
+				expect.Err(t, "do", kind.do(job{site: s, t: t, name: role.name}), nil)
 			})
 		}
 	})
@@ -578,10 +571,7 @@ func (j job) silence() {
 	waiting := j.waiter(context.Background(), operator, j.client(j.t, j.name), "silent")
 	backend.Eventually(j.t, "a ping is refused", func() bool {
 		for _, n := range j.nodes {
-			log, err := n.Do("ACL", "LOG", 128)
-			if err != nil {
-				j.t.Fatal(err)
-			}
+			log := expect.Of(n.Do("ACL", "LOG", 128)).OK(j.t)
 			for _, entry := range log.([]any) {
 				if text := fmt.Sprint(entry); strings.Contains(text, "object ping ") && strings.Contains(text, "username "+j.name+" ") {
 					return true
@@ -591,22 +581,14 @@ func (j job) silence() {
 		return false
 	})
 	backend.Release(j.t, lease)
-	if err := result(waiting); err != nil {
-		j.t.Errorf("a waiter whose subscription is silent: %v", err)
-	}
+	expect.Err(j.t, "a waiter whose subscription is silent", result(waiting), nil)
 }
 
 // keysOf returns the keys of a lock.
 func keysOf(t *testing.T, name string) (keys.Space, keys.Set) {
 	t.Helper()
-	space, err := keys.NewSpace("holdfast:")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := space.Name(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	space := expect.Of(keys.NewSpace("holdfast:")).OK(t)
+	k := expect.Of(space.Name(name)).OK(t)
 	return space, k
 }
 
@@ -723,10 +705,7 @@ func (s site) strangers(t *testing.T) {
 		if reply, err := rdb.Do(ctx, "EVAL", "return redis.call('GET', 'payroll')", 1, "holdfast:{payroll}").Result(); err == nil {
 			t.Errorf("%s: GET within a script: %v", kind.role, reply)
 		}
-		elsewhere, err := holdfastgoredis.New(rdb, &holdfast.Config{Prefix: "other:"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		elsewhere := expect.Of(holdfastgoredis.New(rdb, &holdfast.Config{Prefix: "other:"})).OK(t)
 		backend.CloseWith(t, elsewhere)
 		for _, l := range []*holdfast.Lock{elsewhere.Mutex("a"), s.client(t, kind.role).MutexKey("payroll")} {
 			if _, err := l.TryAcquire(ctx); !errors.Is(err, holdfast.ErrDenied) {
@@ -737,7 +716,5 @@ func (s site) strangers(t *testing.T) {
 			}
 		}
 	}
-	if got := s.redis(t, "").Get(ctx, "payroll").Val(); got != "42" {
-		t.Errorf("payroll is %q", got)
-	}
+	expect.Equal(t, "payroll", s.redis(t, "").Get(ctx, "payroll").Val(), "42")
 }

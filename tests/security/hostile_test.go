@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -57,9 +58,7 @@ func TestHostileValues(t *testing.T) {
 				key = "shared-" + name
 				l = c.MutexKey(key)
 			}
-			if err := rdb.Set(ctx, key, value, time.Minute).Err(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, rdb.Set(ctx, key, value, time.Minute).Err())
 			_, err := l.TryAcquire(ctx)
 			var held *holdfast.HeldError
 			if !errors.As(err, &held) {
@@ -103,9 +102,7 @@ func TestArgumentsThatAServerRepeatsAreNotShown(t *testing.T) {
 		t.Fatalf("the server does not repeat arguments: %v", err)
 	}
 	c, err := holdfastgoredis.New(rdb, &unhurried)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	backend.CloseWith(t, c)
 	_, err = c.Mutex("a").TryAcquire(t.Context())
 	if !errors.Is(err, holdfast.ErrUnsupported) {
@@ -148,16 +145,11 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const canary, user = "k4n/rie@:%", "canary-user"
-		if _, err := b.Server.Do("ACL", "SETUSER", user, "on", ">"+canary, "~*", "&*", "+@all"); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, expect.ErrOf(b.Server.Do("ACL", "SETUSER", user, "on", ">"+canary, "~*", "&*", "+@all")))
 		rdb := b.Redis(t, func(o *redis.Options) { o.Username, o.Password = user, canary })
 		d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
 		// A server that has gone is given up after 3s; one that answers is waited for.
-		c, err := holdfast.New(d, &holdfast.Config{CommandTimeout: unhurried.CommandTimeout, RetryTimeout: 3 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := expect.Of(holdfast.New(d, &holdfast.Config{CommandTimeout: unhurried.CommandTimeout, RetryTimeout: 3 * time.Second})).OK(t)
 		backend.CloseWith(t, c)
 		ctx := t.Context()
 		plain := b.Redis(t)

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
@@ -209,11 +210,7 @@ func (d *liar) begin(t *testing.T, server drivertest.Driver, cfg *holdfast.Confi
 	t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
 	d.down, d.end = context.WithCancel(context.Background())
 	t.Cleanup(d.end)
-	c, err := holdfast.New(server, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return expect.Of(holdfast.New(server, cfg)).OK(t)
 }
 
 // lie makes a client work with a server that answers like this. It checks that the client does not panic, hang
@@ -277,9 +274,7 @@ func lie(t *testing.T, replies, news []byte) {
 			})
 		}
 		wg.Wait()
-		if err := did("Close", 3*time.Minute, func() error { return c.Close(ctx) }); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		expect.Err(t, "Close", did("Close", 3*time.Minute, func() error { return c.Close(ctx) }), nil)
 		d.end()
 		synctest.Wait()
 		// A message on a subscription is a reason to look, or to give something back.
@@ -407,9 +402,7 @@ func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 		c := d.begin(t, d, nil)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if _, err := c.Mutex("a").Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Acquire: %v", err)
-		}
+		expect.Err(t, "Acquire", expect.ErrOf(c.Mutex("a").Acquire(ctx)), context.DeadlineExceeded)
 		time.Sleep(time.Second)
 		if d.releases.Load() != 1 {
 			t.Fatalf("%d releases of what the waiter had", d.releases.Load())
@@ -424,9 +417,7 @@ func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 		if n := d.most.Load(); n < 2 || n > 64 {
 			t.Errorf("%d releases at once", n)
 		}
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		expect.Err(t, "Close", c.Close(context.Background()), nil)
 	})
 }
 
@@ -479,9 +470,7 @@ func TestAStatusIsBounded(t *testing.T) {
 				if err != nil {
 					presentable(t, "Status", err)
 				}
-				if err := c.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				expect.Err(t, "Close", c.Close(t.Context()), nil)
 			})
 		})
 	}

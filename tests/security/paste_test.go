@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -17,10 +18,7 @@ import (
 // paste it.
 func snippets(t *testing.T) (all [][]string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(docs, "SECURITY.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Of(os.ReadFile(filepath.Join(docs, "SECURITY.md"))).OK(t)
 	inside := false
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -46,10 +44,7 @@ func TestACLsWorkAsTheyArePasted(t *testing.T) {
 			s := server.Start(t, bin)
 			// users returns the rules of all users, as the server has them.
 			users := func(s *server.Server) map[string]string {
-				reply, err := s.Do("ACL", "LIST")
-				if err != nil {
-					t.Fatal(err)
-				}
+				reply := expect.Of(s.Do("ACL", "LIST")).OK(t)
 				all := map[string]string{}
 				for _, line := range reply.([]any) {
 					_, line, _ := strings.Cut(fmt.Sprint(line), " ")
@@ -67,17 +62,12 @@ func TestACLsWorkAsTheyArePasted(t *testing.T) {
 					for _, rule := range readRole(t, role+suffix).texts() {
 						command = append(command, rule)
 					}
-					if _, err := s.Do(command...); err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, expect.ErrOf(s.Do(command...)))
 					want[role+suffix] = users(s)["wanted"]
 				}
 			}
 
-			conn, err := net.Dial("tcp", s.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := expect.Of(net.Dial("tcp", s.Addr())).OK(t)
 			defer conn.Close()
 			replies := bufio.NewReader(conn)
 			seen := map[string]bool{}
@@ -98,19 +88,14 @@ func TestACLsWorkAsTheyArePasted(t *testing.T) {
 				default:
 					t.Errorf("%s has the rules\n%s\nwant\n%s", name, made, want[role])
 				}
-				if _, err := s.Do("ACL", "DELUSER", name); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, expect.ErrOf(s.Do("ACL", "DELUSER", name)))
 			}
 			if len(seen) != 6 {
 				t.Errorf("the document shows %v", seen)
 			}
 
 			for _, suffix := range []string{"", "-cluster"} {
-				file, err := filepath.Abs(filepath.Join(docs, "acl", "users"+suffix+".acl"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				file := expect.Of(filepath.Abs(filepath.Join(docs, "acl", "users"+suffix+".acl"))).OK(t)
 				got := users(server.Start(t, bin, server.Conf("aclfile", file)))
 				for _, role := range []string{"locker", "inspector", "breaker"} {
 					if got[role] != want[role+suffix] {

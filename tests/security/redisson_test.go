@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // docs/SECURITY.md says what a locker needs besides for Redisson's locks. Without the channel nobody is told of
@@ -30,21 +31,15 @@ func TestRedissonsLocksUnderAnACL(t *testing.T) {
 			j := job{site: s, t: t, name: name}
 			seen := s.client(t, "").RedissonMutex("orders")
 			waiting := j.queue(ctx, seen, lock())
-			if err := lease.Release(ctx); err != nil {
-				t.Errorf("%s: Release: %v", name, err)
-			}
-			if err := result(waiting); err != nil {
-				t.Errorf("%s: a waiter: %v", name, err)
-			}
+			expect.Err(t, name+": Release", lease.Release(ctx), nil)
+			expect.Err(t, name+": a waiter", result(waiting), nil)
 
 			operator := s.redis(t, "")
 			operator.HSet(ctx, "orders", "b7a1c8e0-3f5a-4a44-8b90-1d3f6f0b7c11:1", 1)
 			operator.PExpire(ctx, "orders", time.Minute)
 			waiting = j.queue(ctx, seen, lock())
 			operator.Del(ctx, "orders")
-			if err := result(waiting); err != nil {
-				t.Errorf("%s: a waiter behind a client of Redisson's: %v", name, err)
-			}
+			expect.Err(t, name+": a waiter behind a client of Redisson's", result(waiting), nil)
 		}
 		for _, missing := range []string{"hget", "hset", "pexpire", "exists"} {
 			s.user(t, "no-"+missing, append(slices.Clone(told), "-"+missing))

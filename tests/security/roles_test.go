@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
@@ -40,13 +41,8 @@ type role struct {
 // readRole reads docs/acl/NAME.rules.
 func readRole(t *testing.T, name string) role {
 	t.Helper()
-	if err := inputs.In(docs); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(docs, "acl", name+".rules"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, inputs.In(docs))
+	text := expect.Of(os.ReadFile(filepath.Join(docs, "acl", name+".rules"))).OK(t)
 	r := role{name: name}
 	for line := range strings.Lines(string(text)) {
 		words, comment, _ := strings.Cut(line, "#")
@@ -171,10 +167,7 @@ var unhurried = holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 
 // client returns a holdfast client for a user.
 func (s site) client(t *testing.T, user string) *holdfast.Client {
 	t.Helper()
-	c, err := holdfastgoredis.New(s.redis(t, user), &unhurried)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Of(holdfastgoredis.New(s.redis(t, user), &unhurried)).OK(t)
 	t.Cleanup(func() {
 		// Locks that a user still holds without the right to release them are not waited for.
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)

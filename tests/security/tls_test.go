@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/pki"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -35,9 +36,7 @@ func overTLS(t *testing.T, addr string, c *tls.Config) *holdfast.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: c, DialerRetries: 1})
 	t.Cleanup(func() { _ = rdb.Close() })
 	locks, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 300 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	backend.CloseWith(t, locks)
 	return locks
 }
@@ -51,9 +50,7 @@ func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
 		addr := pki.Listen(t, b.Server, authority.Issue("redis.test", time.Now().Add(time.Hour)), authority)
 		one, two := overTLS(t, addr, mutual(t, authority)), overTLS(t, addr, mutual(t, authority))
 		lease := backend.Acquire(t, one.Mutex("a"))
-		if err := lease.Extend(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, lease.Extend(t.Context(), time.Minute))
 		next := backend.Start(t, two.Mutex("a"))
 		backend.Waiters(t, one.Mutex("a"), 1)
 		backend.Release(t, lease)
@@ -80,10 +77,7 @@ func TestALoneCallerUsesTheUsersTLS(t *testing.T) {
 		_ = d.Close()
 		_ = rdb.Close()
 	})
-	conn, err := d.(driver.Connector).Connect(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := expect.Of(d.(driver.Connector).Connect(t.Context(), "")).OK(t)
 	defer conn.Free()
 	defer conn.Close()
 	reply, err := s.Do("CLIENT", "LIST")
@@ -111,10 +105,7 @@ func TestEveryConnectionToAClusterUsesTheUsersTLS(t *testing.T) {
 	open := func() *holdfast.Client {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots, TLSConfig: mutual(t, authority)})
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfastgoredis.New(rdb, &unhurried)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := expect.Of(holdfastgoredis.New(rdb, &unhurried)).OK(t)
 		backend.CloseWith(t, c)
 		return c
 	}
@@ -167,13 +158,9 @@ func TestWhoCannotShowACertificateIsRefused(t *testing.T) {
 				lease, err := overTLS(t, addr, c.client).Mutex("a").TryAcquire(t.Context())
 				switch {
 				case c.client == nil:
-					if !errors.Is(err, holdfast.ErrUnavailable) {
-						t.Errorf("without TLS: %v", err)
-					}
+					expect.Err(t, "without TLS", err, holdfast.ErrUnavailable)
 				case c.want == "":
-					if err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, err)
 					backend.Release(t, lease)
 				case !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), c.want):
 					t.Errorf("want an error that says %q, got %v", c.want, err)

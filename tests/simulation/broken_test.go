@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
@@ -154,10 +155,7 @@ func TestBrokenLocksAreFound(t *testing.T) {
 			t.Parallel()
 			const most = 20
 			for seed := uint64(1); seed <= most; seed++ {
-				r, err := b.world(seed).run()
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := expect.Of(b.world(seed).run()).OK(t)
 				for _, v := range r.Violations {
 					if strings.Contains(v, b.find) {
 						t.Logf("found with seed %d (%s, %d grants): %s", seed, r.Temper, r.Grants, v)
@@ -181,10 +179,7 @@ func TestLostLocksAreNoMistake(t *testing.T) {
 		worlds = 1
 	}
 	for seed := uint64(1); seed <= worlds; seed++ {
-		r, err := bereftLock.world(seed).run()
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := expect.Of(bereftLock.world(seed).run()).OK(t)
 		for _, v := range r.Violations {
 			if strings.Contains(v, believes) || strings.Contains(v, overlaps) || strings.Contains(v, fences) {
 				t.Errorf("seed %d: %s", seed, v)

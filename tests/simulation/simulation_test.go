@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
@@ -130,10 +131,7 @@ func TestWorld(t *testing.T) {
 	if testing.Verbose() || len(r.Violations) > 0 {
 		fmt.Printf("%s\n%s\nthe log's hash is %x\n", r.Plan, strings.Join(r.Log, "\n"), r.Hash)
 	}
-	line, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := expect.Of(json.Marshal(r)).OK(t)
 	fmt.Printf("%s%s\n", marker, line)
 	for _, v := range r.Violations {
 		t.Error(v)
@@ -182,9 +180,7 @@ func runAll(t *testing.T, next func() (spec, bool), done func(spec, Result)) {
 				}
 				r, err := s.run()
 				mu.Lock()
-				if err != nil {
-					t.Errorf("%s: %v", s, err)
-				}
+				expect.Err(t, fmt.Sprint(s), err, nil)
 				if len(r.Violations) > 0 {
 					// The log, since a world whose goroutines run in any order may never come to the same again.
 					t.Errorf("%s:\n%s\n%s\n%s", s, strings.Join(r.Violations, "\n"), s.replay(), strings.Join(r.Log, "\n"))
@@ -231,10 +227,7 @@ func seeds(t *testing.T) []spec {
 	if !Replayable {
 		t.Skip("SKIPPED: needs a build for replay: tests/simulation/README.md")
 	}
-	text, err := os.ReadFile("testdata/seeds")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := expect.Of(os.ReadFile("testdata/seeds")).OK(t)
 	var all []spec
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, "#")

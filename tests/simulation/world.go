@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/quorum"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
@@ -115,9 +116,7 @@ func run(t *testing.T, o spec, wrap func(drivertest.Driver) drivertest.Driver) R
 	synctest.Test(t, func(t *testing.T) {
 		seedBubble(seed)
 		defer clock.SetBoot(func() time.Duration { return 0 })()
-		if err := w.run(); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, w.run())
 	})
 	return w.judge()
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -18,9 +19,7 @@ func TestConfirmedLeasesOutliveASlotOnTheMove(t *testing.T) {
 		if bin.AtLeast(7, 2) {
 			for _, s := range c.Masters() {
 				for _, set := range [][]any{{"CONFIG", "SET", "appendonly", "yes"}, {"CONFIG", "SET", "appendfsync", "always"}} {
-					if _, err := s.Do(set...); err != nil {
-						t.Fatal(err)
-					}
+					expect.OK(t, expect.ErrOf(s.Do(set...)))
 				}
 			}
 			confirmed["by the master's disk"] = holdfast.Durability{Fsync: true}

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -62,9 +63,7 @@ func TestInspectorListsTheOtherMastersOfACluster(t *testing.T) {
 		}
 		in := inspect.New(open.client(t, nil))
 		for _, err := range in.List(t.Context(), "listed/*") { // its client knows who has which slot
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, err)
 		}
 		c.Patience(5 * time.Minute) // no replica takes over
 		dead := c.Owner(0)          // the first that is searched
@@ -108,23 +107,17 @@ func TestAPatternThatIsANameFindsExactKeysOfACluster(t *testing.T) {
 					t.Errorf("%s: %+v, %v", key, s, err)
 				}
 			}
-			if n != 1 {
-				t.Errorf("%s: %d are listed", key, n)
-			}
+			expect.Equal(t, key+": are listed", n, 1)
 		}
 		for i := range 6 {
 			own, java, theirs := "own-"+strconv.Itoa(i), "java-"+strconv.Itoa(i), "theirs-"+strconv.Itoa(i)
 			leases = append(leases, backend.Acquire(t, holder.MutexKey(own, holdfast.TTL(time.Hour))), backend.Acquire(t, holder.RedissonMutex(java, holdfast.TTL(time.Hour))))
-			if _, err := c.Owner(int(keys.Slot(theirs))).Do("SET", theirs, "x", "NX", "PX", "3600000"); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, expect.ErrOf(c.Owner(int(keys.Slot(theirs))).Do("SET", theirs, "x", "NX", "PX", "3600000")))
 			finds(own, holdfast.KindMutex)
 			finds(java, holdfast.KindRedisson)
 			finds(theirs, holdfast.KindForeign)
 		}
-		if len(masters) != 3 {
-			t.Errorf("%d masters have locks", len(masters))
-		}
+		expect.Equal(t, "masters have locks", len(masters), 3)
 		for _, l := range leases {
 			backend.Release(t, l)
 		}

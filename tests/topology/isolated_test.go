@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -90,7 +91,5 @@ func endsInTime(t *testing.T, lease *holdfast.Lease) {
 	if err := lease.Err(); !errors.As(err, &lost) || lost.Reason == holdfast.LossTaken || lost.Reason == holdfast.LossDeleted {
 		t.Errorf("the lease of %q has ended with %v", lease.Name(), err)
 	}
-	if cause := context.Cause(lease.Context(context.Background())); !errors.Is(cause, holdfast.ErrLost) {
-		t.Errorf("its context has ended with %v", cause)
-	}
+	expect.Err(t, "its context has ended with", context.Cause(lease.Context(context.Background())), holdfast.ErrLost)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -57,9 +58,7 @@ func newPlay(t *testing.T, open opener) *play {
 	p.term, _ = p.first.Elected(t)
 	observer := open.client(t, nil)
 	p.sees = backend.Watch(t, election.New(observer.Mutex("{a}/e")))
-	if got := p.sees(); got != "first" {
-		t.Errorf("%q is seen to lead", got)
-	}
+	expect.Equal(t, "is seen to lead", p.sees(), "first")
 	p.second = stand("second")
 	backend.Waiters(t, observer.Mutex("{a}/e"), 1)
 	s, err := observer.RWMutex("{a}/rw").Status(t.Context())
@@ -68,9 +67,7 @@ func newPlay(t *testing.T, open opener) *play {
 	}
 	p.job = once.New(open.client(t, nil), "{a}/j", once.Slot(rand.Text(), time.Hour))
 	p.done, err = p.job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return "42", nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	return p
 }
 
@@ -115,11 +112,7 @@ func (p *play) adopts(after string) {
 // join joins the barrier. The party leaves when it has passed both phases.
 func (p *play) join() *barrier.Party {
 	p.t.Helper()
-	party, err := p.barrier.Join(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return party
+	return expect.Of(p.barrier.Join(p.t.Context())).OK(p.t)
 }
 
 func (p *play) meets(open opener) {
@@ -129,9 +122,7 @@ func (p *play) meets(open opener) {
 	first, waiter := p.join(), latch.New(open.client(p.t, nil), "{a}/l", 2, holdfast.TTL(term))
 	p.arrived = arrive(p.t, first)
 	p.barrier = barrier.New(open.client(p.t, nil), "{a}/b", 2, holdfast.TTL(term)) // of the other party
-	if err := p.latch.CountDown(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
+	expect.OK(p.t, p.latch.CountDown(p.t.Context()))
 	p.opened = make(chan error, 1)
 	go func() { p.opened <- waiter.Wait(p.t.Context()) }()
 	time.Sleep(100 * time.Millisecond) // so that they most likely wait
@@ -163,19 +154,14 @@ func (p *play) met(after string) {
 			p.t.Errorf("after %s: the last phase was %d, not 2", after, phase)
 		}
 	}
-	party, err := p.latch.Register(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	party := expect.Of(p.latch.Register(p.t.Context())).OK(p.t)
 	if err := party.CountDown(p.t.Context()); err != nil {
 		p.t.Errorf("after %s: CountDown: %v", after, err)
 	}
 	if err := soon(p.t, "the waiter at the latch is not woken", p.opened); err != nil {
 		p.t.Errorf("after %s: Wait: %v", after, err)
 	}
-	if err := p.latch.Delete(p.t.Context()); err != nil {
-		p.t.Error(err)
-	}
+	expect.Err(p.t, "Delete", p.latch.Delete(p.t.Context()), nil)
 }
 
 // passes requires that all locks pass to their waiters, that the next candidate leads and the watcher hears of it, that parties

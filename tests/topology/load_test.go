@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
@@ -198,10 +199,7 @@ func (ld *load) stopped() {
 	ld.t.Helper()
 	ld.stop()
 	ld.wg.Wait()
-	events, err := ld.record.Events()
-	if err != nil {
-		ld.t.Fatal(err)
-	}
+	events := expect.Of(ld.record.Events()).OK(ld.t)
 	overlaps := 0
 	for i, v := range history.Check(events) {
 		if ld.overlaps && (v.Rule == history.Exclusion || v.Rule == history.Fencing && crossed(v.First, v.Second)) {

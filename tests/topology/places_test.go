@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/holdfastvalkey"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -19,24 +20,15 @@ import (
 func ofURL(url string) map[string]opener {
 	return map[string]opener{
 		"go-redis": func(t *testing.T) drivertest.Driver {
-			o, err := redis.ParseURL(url)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := expect.Of(redis.ParseURL(url)).OK(t)
 			return goRedis(t, redis.NewClient(o))
 		},
 		"rueidis": func(t *testing.T) drivertest.Driver {
-			o, err := rueidis.ParseURL(url)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := expect.Of(rueidis.ParseURL(url)).OK(t)
 			return drivertest.Of(holdfastrueidis.NewDriver(o))
 		},
 		"valkey": func(t *testing.T) drivertest.Driver {
-			o, err := valkey.ParseURL(url)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := expect.Of(valkey.ParseURL(url)).OK(t)
 			return drivertest.Of(holdfastvalkey.NewDriver(o))
 		},
 	}
@@ -60,9 +52,7 @@ func occupied(t *testing.T, s *server.Server, want map[int]bool) {
 func TestEveryKindOverASocketAndInDatabases(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		dir, err := os.MkdirTemp("", "holdfast") // a socket's name may have 107 characters
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		socket := filepath.Join(dir, "s")
 		s := server.Start(t, bin, server.Conf("unixsocket", socket))
@@ -92,9 +82,7 @@ func TestEveryKindWithSelectors(t *testing.T) {
 		}
 		for adapter, open := range ofURL("redis://u:x@" + s.Addr()) {
 			p := newPlay(t, open)
-			if n := s.Rejections()["evalsha"]; n != 0 {
-				t.Errorf("%s: %d scripts were refused", adapter, n)
-			}
+			expect.Equal(t, adapter+": scripts were refused", s.Rejections()["evalsha"], 0)
 			p.passes("a while, " + adapter)
 		}
 	})

@@ -1,13 +1,13 @@
 package topology
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -34,24 +34,16 @@ func TestHoldersInAClusterHaveTheirLocksAgain(t *testing.T) {
 		}
 		lost, kept := acquire(name), acquire(far)
 		lose := func() {
-			if _, err := owner.Do("FLUSHALL"); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, expect.ErrOf(owner.Do("FLUSHALL")))
 		}
 		lose()
 		for _, lease := range []*holdfast.Lease{lost, kept} {
-			if err := lease.Extend(t.Context(), time.Minute); err != nil {
-				t.Errorf("nobody has had the lock: %v", err)
-			}
+			expect.Err(t, "nobody has had the lock", lease.Extend(t.Context(), time.Minute), nil)
 		}
 		lose()
 		backend.Release(t, backend.Acquire(t, clusterOf(c).client(t, nil).Mutex(near)))
-		if err := lost.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("another may have had the lock: %v", err)
-		}
-		if err := kept.Extend(t.Context(), time.Minute); err != nil {
-			t.Errorf("nobody has had a lock of the slot: %v", err)
-		}
+		expect.Err(t, "another may have had the lock", lost.Extend(t.Context(), time.Minute), holdfast.ErrLost)
+		expect.Err(t, "nobody has had a lock of the slot", kept.Extend(t.Context(), time.Minute), nil)
 		backend.Release(t, kept)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -80,9 +81,7 @@ func TestOneBadSentinelIsOutvoted(t *testing.T) {
 			each(t, func(t *testing.T, bin server.Binary) {
 				g := server.StartSentinels(t, bin, 2, 3)
 				old := g.Servers[0]
-				if _, err := old.Do("ACL", "SETUSER", "default", "-replicaof", "-slaveof"); err != nil {
-					t.Fatal(err)
-				}
+				expect.OK(t, expect.ErrOf(old.Do("ACL", "SETUSER", "default", "-replicaof", "-slaveof")))
 				var addrs []string
 				client := func() *holdfast.Client { return sentinelsAt(g, addrs, nil).client(t, nil) }
 				if what == "is stale" {

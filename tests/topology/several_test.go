@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -20,9 +21,7 @@ func TestFencesOfSeveralNamesGuardEachItsOwn(t *testing.T) {
 		// This is the counter after a master whose clock was a minute ahead.
 		lead := time.Now().Add(time.Minute).UnixMicro()
 		owner := c.Owner(slotOf(ahead))
-		if _, err := owner.Do("XADD", "holdfast:f{"+keys.Tag(uint16(slotOf(ahead)))+"}", backend.IDOf(lead), "g", ""); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, expect.ErrOf(owner.Do("XADD", "holdfast:f{"+keys.Tag(uint16(slotOf(ahead)))+"}", backend.IDOf(lead), "g", "")))
 		both := backend.Acquire(t, locks.Multi([]string{ahead, behind}, holdfast.TTL(term)))
 		tokens := both.Fences()
 		if tokens[ahead] <= uint64(lead) || tokens[behind] >= uint64(lead) {

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -126,10 +127,7 @@ func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 // client returns a holdfast client with connections of its own.
 func (open opener) client(t *testing.T, cfg *holdfast.Config) *holdfast.Client {
 	t.Helper()
-	c, err := holdfast.New(open(t), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Of(holdfast.New(open(t), cfg)).OK(t)
 	backend.CloseWith(t, c)
 	return c
 }

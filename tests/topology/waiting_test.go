@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -94,9 +95,7 @@ func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
 		"silence": func(_ *server.Sentinels, master *server.Server) { master.Pause() },
 		// The old master remains a master, and accepts writes, like every old master until a sentinel tells it.
 		"failover": func(g *server.Sentinels, master *server.Server) {
-			if _, err := master.Do("ACL", "SETUSER", "default", "-replicaof", "-slaveof"); err != nil {
-				t.Error(err)
-			}
+			expect.Err(t, "Do", expect.ErrOf(master.Do("ACL", "SETUSER", "default", "-replicaof", "-slaveof")), nil)
 			g.Failover()
 		},
 	} {
@@ -126,10 +125,7 @@ func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
 func awaitLeft(t *testing.T, s *server.Server) {
 	t.Helper()
 	backend.Eventually(t, "clients leave the old master", func() bool {
-		list, err := s.Do("CLIENT", "LIST")
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := expect.Of(s.Do("CLIENT", "LIST")).OK(t)
 		return !slices.ContainsFunc(strings.Split(strings.TrimSpace(list.(string)), "\n"), func(client string) bool {
 			sentinel := strings.Contains(client, " name=sentinel-")
 			replica := strings.Contains(client, " flags=S ")

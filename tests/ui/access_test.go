@@ -8,6 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/holdfast-go/holdfast/inspect/ui"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Every control says what it is to those who do not see it, texts can be read in both schemes, and on a phone nothing is cut off or
@@ -40,10 +41,7 @@ func TestPagesSuitEverybody(t *testing.T) {
 func (t *tab) controlsHaveNames(address string) {
 	t.tb.Helper()
 	roles := []string{"button", "link", "textbox", "searchbox", "radio", "checkbox", "combobox", "grid", "dialog", "row", "columnheader", "heading", "navigation"}
-	tree, err := chromedp.Call(t.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
-	if err != nil {
-		t.tb.Fatal(err)
-	}
+	tree := expect.Of(chromedp.Call(t.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})).OK(t.tb)
 	found := 0
 	for _, node := range tree.Nodes {
 		if node.Ignored || node.Role == nil {

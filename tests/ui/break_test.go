@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // An operator frees the lock of a holder that hangs, and no other.
@@ -64,7 +65,5 @@ func TestAHolderIsAskedToLetGo(t *testing.T) {
 	page.sees("Asked to let go: worker")
 	page.sees("by inspector · deployment")
 	<-lease.Revoked()
-	if err := lease.Err(); err != nil {
-		t.Errorf("it does not hold the lock any more: %v", err)
-	}
+	expect.Err(t, "it does not hold the lock any more", lease.Err(), nil)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // programs are what packages call the browser. They are the same as in tests/ensure-chromium.sh.
@@ -104,9 +105,7 @@ func open(tb testing.TB, url string, width, height int64) *tab {
 		cancel()
 	})
 	t.do(chromedp.EmulateViewport(width, height))
-	if err := chromedp.Listen(ctx, t.hear); err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, chromedp.Listen(ctx, t.hear))
 	t.do(chromedp.Navigate(url))
 	return t
 }
@@ -125,9 +124,7 @@ func (t *tab) hear(event any) {
 
 func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	t.tb.Helper()
-	if err := chromedp.Do(t.ctx, actions...); err != nil {
-		t.tb.Fatal(err)
-	}
+	expect.OK(t.tb, chromedp.Do(t.ctx, actions...))
 }
 
 // eval returns the value of an expression.
@@ -195,9 +192,7 @@ func (t *tab) emulate(feature, value string) {
 	_, err := chromedp.Call(t.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: feature, Value: value}},
 	})
-	if err != nil {
-		t.tb.Fatal(err)
-	}
+	expect.OK(t.tb, err)
 }
 
 // save writes a picture of the page beside the test.

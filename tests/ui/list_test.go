@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 func TestTheListFollowsTheLocks(t *testing.T) {
@@ -141,9 +142,7 @@ func TestEverythingCanBeDoneByKeyboard(t *testing.T) {
 	page.until("its page is open", `document.querySelector("#lock-name")?.textContent === "lock-2" && location.search === "?lock=lock-2"`)
 	page.press(kb.Escape)
 	page.lists("lock-2")
-	if got := eval[string](page, "document.activeElement.id"); got != "grid" {
-		t.Errorf("the focus is at %q", got)
-	}
+	expect.Equal(t, "the focus is at", eval[string](page, "document.activeElement.id"), "grid")
 	page.press(kb.Escape)
 	page.lists("lock-0", "lock-1", "lock-2")
 	page.press("1")
@@ -206,9 +205,7 @@ func TestTenThousandLocks(t *testing.T) {
 	for i := range n {
 		pipe.Set(t.Context(), fmt.Sprintf("holdfast:{lock-%05d}", i), fmt.Sprintf(`hf2:AAAAAAAAAAAAAAAAAAAAAA:%d:1700000000000:0:{"o":"owner-%d"}`, i+1, i%100), 0)
 	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, expect.ErrOf(pipe.Exec(t.Context())))
 	page := open(t, s.url, 1280, 800)
 	page.until("all are there", `document.querySelector("#n-locks").textContent === "10,000"`)
 	few := func(when string) {
@@ -218,9 +215,7 @@ func TestTenThousandLocks(t *testing.T) {
 		}
 	}
 	few("at first")
-	if count := eval[string](page, `document.querySelector("#grid").getAttribute("aria-rowcount")`); count != "10001" {
-		t.Errorf("the rows count %s", count)
-	}
+	expect.Equal(t, "the rows count", eval[string](page, `document.querySelector("#grid").getAttribute("aria-rowcount")`), "10001")
 	for _, at := range []int{100, 5000, 9999} {
 		eval[bool](page, `(document.querySelector("#grid").scrollTop = %d * 42, true)`, at)
 		page.until("what is there is seen", `[...document.querySelectorAll("#rows a")].some((a) => a.textContent === "lock-%05d")`, at)

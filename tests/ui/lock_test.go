@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 func TestThePageOfALock(t *testing.T) {
@@ -143,9 +144,7 @@ func TestAnElectionIsNoContention(t *testing.T) {
 	err := errors.Join(
 		rdb.Set(t.Context(), "holdfast:{boss}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:7:1600000000000:0:{"o":"ann","k":"election"}+`, time.Hour).Err(),
 		rdb.ZAdd(t.Context(), "holdfast:{boss}:q", candidate).Err())
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	list, lock := open(t, s.url, 1280, 800), open(t, s.url+"?lock=boss", 1280, 800)
 	list.lists("boss")
 	list.sees("leader · ann")
@@ -154,9 +153,7 @@ func TestAnElectionIsNoContention(t *testing.T) {
 	list.until("nor for how long", `document.querySelector("#rows .waited").textContent === "–"`)
 	lock.sees("Standing by (1 process)")
 	lock.sees("Leader")
-	if err := rdb.Del(t.Context(), "holdfast:{boss}").Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, rdb.Del(t.Context(), "holdfast:{boss}").Err())
 	list.sees("no leader")
 	list.until("it waits", `document.querySelector("#n-waiting").textContent === "1" && document.querySelector("#n-longest").textContent === "–"`)
 	lock.sees("Waiting (1 process)")

@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/holdfast-go/holdfast/inspect/ui"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 var (
@@ -102,15 +103,11 @@ func (r *renaming) Write(text []byte) (int, error) {
 func (t *tab) take(name string) {
 	t.tb.Helper()
 	text, err := chromedp.Run(t.ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		t.tb.Fatal(err)
-	}
+	expect.OK(t.tb, err)
 	if text, err = smaller(text); err != nil {
 		t.tb.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(*pictures, name), text, 0o644); err != nil {
-		t.tb.Fatal(err)
-	}
+	expect.OK(t.tb, os.WriteFile(filepath.Join(*pictures, name), text, 0o644))
 }
 
 // smaller leaves a picture the 256 colours that it has most of, which halves it.

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -29,9 +30,7 @@ func newQuorum(tb testing.TB) *majority {
 		q.nodes = append(q.nodes, backend.Real(tb, server.One(tb)))
 	}
 	locks := q.locks("inspector")
-	if err := inspect.NewQuorum(locks).Admit(tb.Context()); err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, inspect.NewQuorum(locks).Admit(tb.Context()))
 	q.url = serve(tb, inspect.NewQuorum(locks), &ui.Options{AllowBreak: true}).URL + "/"
 	return q
 }
@@ -44,11 +43,7 @@ func (q *majority) locks(owner string) *quorum.Quorum {
 		cfg := &holdfast.Config{Identity: owner, Strict: true, TTL: 30 * time.Second, CommandTimeout: 6 * time.Second, RetryTimeout: time.Second}
 		clients = append(clients, b.Client(q.tb, cfg))
 	}
-	locks, err := quorum.New(clients, &quorum.Config{NodeTimeout: 5 * time.Second})
-	if err != nil {
-		q.tb.Fatal(err)
-	}
-	return locks
+	return expect.Of(quorum.New(clients, &quorum.Config{NodeTimeout: 5 * time.Second})).OK(q.tb)
 }
 
 // hold acquires a lock, until the test ends.
@@ -114,9 +109,7 @@ func TestANodeThatIsDownIsNamed(t *testing.T) {
 	list, lock := open(t, q.url, 1280, 800), open(t, q.url+"?lock=a", 1280, 800)
 	list.lists("a")
 	lock.sees("zoe")
-	if text := eval[string](list, `document.querySelector("#banner").textContent`); text != "" {
-		t.Errorf("the page says %q", text)
-	}
+	expect.Equal(t, "the page says", eval[string](list, `document.querySelector("#banner").textContent`), "")
 	// Whether a majority has granted it is open without the third node.
 	if _, err := q.nodes[0].Server.Do("SET", "holdfast:{half}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"half"}`, "PX", "3600000"); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // stage is a server with an inspector.
@@ -47,10 +48,7 @@ func newStage(tb testing.TB, opts *ui.Options) *stage {
 func serve(tb testing.TB, in *inspect.Inspector, opts *ui.Options) *httptest.Server {
 	tb.Helper()
 	opts.Logger = slog.New(slog.DiscardHandler)
-	handler, err := ui.New(in, opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	handler := expect.Of(ui.New(in, opts)).OK(tb)
 	web := httptest.NewServer(handler)
 	tb.Cleanup(func() {
 		handler.Close()
@@ -87,11 +85,7 @@ func (s *stage) grant(name string) string {
 
 func (s *stage) status(name string) holdfast.Status {
 	s.tb.Helper()
-	status, err := s.client.Mutex(name).Status(s.tb.Context())
-	if err != nil {
-		s.tb.Fatal(err)
-	}
-	return status
+	return expect.Of(s.client.Mutex(name).Status(s.tb.Context())).OK(s.tb)
 }
 
 // wait lets a lock be waited for by another client, which then holds it, until letGo or the test's end.
@@ -167,7 +161,5 @@ func (s *stage) fill() {
 	}
 	s.wait("importer-1", func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("catalogue").Writer() })
 	theLatch := latch.New(s.newClient("deploy-1"), "release-42:ready", 3)
-	if err := theLatch.CountDown(s.tb.Context()); err != nil {
-		s.tb.Fatal(err)
-	}
+	expect.OK(s.tb, theLatch.CountDown(s.tb.Context()))
 }

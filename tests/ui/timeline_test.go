@@ -3,6 +3,8 @@ package ui_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
@@ -35,9 +37,7 @@ func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
 			note(%[5]s, before, after); // as the list and the page of a lock may
 			return timelineOf(%[5]s).map((h) => [h.what, h.owner, h.t, h.from].filter(Boolean).join(" ")).join(", ");
 		})`, c.apart, c.waited, c.before, c.after, quote(name))
-		if got != c.want {
-			t.Errorf("%s: %s, want %s", name, got, c.want)
-		}
+		expect.Equal(t, name, got, c.want)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Fault: The server accepts the pipe's connection and never answers HELLO on it. Another connection is made.
@@ -35,12 +36,11 @@ func TestAConnectionThatIsNotGreetedIsReplaced(t *testing.T) {
 		}
 		w.set(func() { w.stopped = false })
 		ctx = lasting(t, 10*time.Second)
-		lease, err := c.Mutex("a").Acquire(ctx)
-		must(t, err)
+		lease := expect.Of(c.Mutex("a").Acquire(ctx)).OK(t)
 		release(t, lease)
 		time.Sleep(time.Minute)
 		_, _, closed := w.counts()
-		equal(t, "connections that were closed", closed, 1)
+		expect.Equal(t, "connections that were closed", closed, 1)
 	})
 }
 
@@ -68,9 +68,9 @@ func TestASetThatIsAnsweredAfterItsCallerGaveUp(t *testing.T) {
 			release(t, acquire(t, c.Mutex("first"))) // opens the connection
 			w.set(func() { w.requests = nil })
 			ctx := lasting(t, distance/2)
-			wantErr(t, name, errOf(c.Mutex(name, holdfast.TTL(10*time.Minute)).TryAcquire(ctx)), context.DeadlineExceeded)
+			expect.Err(t, name, expect.ErrOf(c.Mutex(name, holdfast.TTL(10*time.Minute)).TryAcquire(ctx)), context.DeadlineExceeded)
 			time.Sleep(time.Second)
-			equal(t, "the lock is set", exists(t, srv, "free"), false)
+			expect.Equal(t, "the lock is set", exists(t, srv, "free"), false)
 			before := w.sent(script.Release().SHA1)
 			time.Sleep(20 * time.Minute)
 			if n := w.sent(script.Release().SHA1); before == 0 || n != before {
@@ -98,9 +98,9 @@ func TestAServerIsLostForThoseWhoGiveUpSoon(t *testing.T) {
 			time.Sleep(time.Second) // until the client has checked its server
 			w.set(func() { w.delay, w.deaf = takes, takes == time.Hour })
 			ctx := lasting(t, 100*time.Millisecond)
-			wantErr(t, "Status", errOf(l.Status(ctx)), context.DeadlineExceeded)
+			expect.Err(t, "Status", expect.ErrOf(l.Status(ctx)), context.DeadlineExceeded)
 			time.Sleep(5 * time.Second)
-			equal(t, "losses of a server that answers after "+takes.String(), lost.Load(), want)
+			expect.Equal(t, "losses of a server that answers after "+takes.String(), lost.Load(), want)
 		})
 	}
 }
@@ -135,7 +135,7 @@ func TestACallerGivesUpBeforeThereIsAConnection(t *testing.T) {
 					t.Error(err)
 				}
 				time.Sleep(time.Second)
-				equal(t, "losses of the server", lost.Load(), c.lost)
+				expect.Equal(t, "losses of the server", lost.Load(), c.lost)
 				w.set(func() { w.dials = nil })
 				time.Sleep(10 * time.Second) // until go-redis has a connection again
 			})
@@ -177,7 +177,7 @@ func TestALimiterCostsNoLease(t *testing.T) {
 		lease := acquire(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
 		limits.open.Store(true)
 		time.Sleep(time.Minute)
-		wantErr(t, "the lease is over", lease.Err(), nil)
+		expect.Err(t, "the lease is over", lease.Err(), nil)
 		release(t, lease)
 	})
 }
@@ -232,8 +232,8 @@ func TestACycleTakesTwoRoundTripsHoweverManyAreUnderWay(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					wantErr(t, "Release", lease.Release(ctx), nil)
-					equal(t, "a cycle's time", time.Since(began), 2*trip)
+					expect.Err(t, "Release", lease.Release(ctx), nil)
+					expect.Equal(t, "a cycle's time", time.Since(began), 2*trip)
 				}
 			})
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // After a loss of the server's data, a foreign program may have taken a shared key. So the earlier holder has
@@ -31,9 +32,9 @@ func TestASharedKeyIsNotTakenAgainAfterALossOfData(t *testing.T) {
 		ours := acquire(t, c.Mutex("b", holdfast.TTL(ttl)))
 		srv.FlushAll()
 		time.Sleep(ttl / 2)
-		wantErr(t, "the lease of a shared key after a renewal", shared.Err(), holdfast.ErrLost)
-		equal(t, "shared keys", rdb.Exists(t.Context(), "{shared}").Val(), 0)
-		wantErr(t, "a lease of a key of ours, which nobody can have had", ours.Err(), nil)
+		expect.Err(t, "the lease of a shared key after a renewal", shared.Err(), holdfast.ErrLost)
+		expect.Equal(t, "shared keys", rdb.Exists(t.Context(), "{shared}").Val(), 0)
+		expect.Err(t, "a lease of a key of ours, which nobody can have had", ours.Err(), nil)
 		release(t, ours)
 	})
 }
@@ -64,7 +65,7 @@ func (w observing) sees(t *testing.T, leads bool, within time.Duration) {
 	t.Helper()
 	select {
 	case status := <-w.seen:
-		equal(t, "the watcher sees a leader", status.Held(), leads)
+		expect.Equal(t, "the watcher sees a leader", status.Held(), leads)
 	case <-time.After(within):
 		t.Errorf("the watcher has heard nothing for %s; somebody leads: %v", within, leads)
 		<-w.seen
@@ -90,11 +91,11 @@ func TestWatchersHearOfTheEndOfATerm(t *testing.T) {
 				})
 			}()
 			w.sees(t, true, time.Second)
-			wantErr(t, "Run", <-resigned, nil)
+			expect.Err(t, "Run", <-resigned, nil)
 			w.sees(t, false, time.Second)
 		}
 		cancel()
-		wantErr(t, "Watch", <-w.over, nil)
+		expect.Err(t, "Watch", <-w.over, nil)
 	})
 }
 
@@ -150,12 +151,12 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 		outage(nil)
 		for last := term.Fence(); len(ran) < 3; {
 			next := <-terms
-			rises(t, last, next.Fence())
+			expect.Rises(t, last, next.Fence())
 			last = next.Fence()
 			time.Sleep(10 * time.Second) // by then it has returned
 		}
 		for range 3 {
-			wantErr(t, "Run", <-ran, nil)
+			expect.Err(t, "Run", <-ran, nil)
 		}
 		for _, seen := range []observing{w, late} {
 			for status := range seen.seen {
@@ -196,7 +197,7 @@ func TestWatchWithoutPubSub(t *testing.T) {
 		w.sees(t, true, 15*time.Second)
 		d.asked.Store(0)
 		time.Sleep(time.Minute)
-		inBounds(t, "looks within a minute", d.asked.Load(), 50, 66)
+		expect.Between(t, "looks within a minute", d.asked.Load(), 50, 66)
 		release(t, lease)
 		w.sees(t, false, 2*time.Second)
 	})
@@ -214,9 +215,8 @@ func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
 			late.Store(true)
 			closed := make(chan error, 1)
 			time.AfterFunc(100*time.Millisecond, func() { closed <- c.Close(context.Background()) })
-			lease, err := get(l, t.Context())
-			must(t, err)
-			wantErr(t, what+": the lease's Err", lease.Err(), holdfast.ErrClosed)
+			lease := expect.Of(get(l, t.Context())).OK(t)
+			expect.Err(t, what+": the lease's Err", lease.Err(), holdfast.ErrClosed)
 			if ctx := lease.Context(context.Background()); !errors.Is(context.Cause(ctx), holdfast.ErrClosed) {
 				t.Errorf("%s: the lease's context ended with %v", what, context.Cause(ctx))
 			}
@@ -227,7 +227,7 @@ func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
 			default:
 			}
 			release(t, lease)
-			wantErr(t, "Close", <-closed, nil)
+			expect.Err(t, "Close", <-closed, nil)
 		}
 	})
 }
@@ -311,7 +311,7 @@ func TestAGrantThatComesAfterCloseBeginsNothing(t *testing.T) {
 		for _, closed := range []bool{false, true} {
 			before := d.scripts.Load()
 			if closed {
-				must(t, c.Close(t.Context()))
+				expect.OK(t, c.Close(t.Context()))
 				before = d.scripts.Load()
 			}
 			d.sink.Message(grant)
@@ -332,8 +332,7 @@ func TestAProgramClosesItsRedisClientTooEarly(t *testing.T) {
 		var log journal
 		cfg.Logger, cfg.TTL = log.logger(), ttl
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
-		c, err := holdfastgoredis.New(rdb, &cfg)
-		must(t, err)
+		c := expect.Of(holdfastgoredis.New(rdb, &cfg)).OK(t)
 		forgotten, kept, shared := acquire(t, c.Mutex("forgotten")), acquire(t, c.Mutex("kept")), acquire(t, c.RWMutex("shared").Reader())
 		t.Cleanup(func() { // if the test fails
 			_, _, _ = forgotten.Release(context.Background()), kept.Release(context.Background()), shared.Release(context.Background())
@@ -343,7 +342,7 @@ func TestAProgramClosesItsRedisClientTooEarly(t *testing.T) {
 		held := acquire(t, others.Mutex("held"))
 		queued := wait(t, c.Mutex("held"))
 		time.Sleep(time.Minute)
-		must(t, rdb.Close())
+		expect.OK(t, rdb.Close())
 		closed := time.Now()
 		next, nextShared := wait(t, others.Mutex("forgotten")), wait(t, others.RWMutex("shared").Writer())
 

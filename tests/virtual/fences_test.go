@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // server returns a client of the server itself.
@@ -97,7 +98,7 @@ func TestEachLockHasItsOwnAnswer(t *testing.T) {
 			all.Go(func() {
 				lease, err := c.Mutex(fmt.Sprint(i)).TryAcquire(t.Context())
 				if taken(i) {
-					wantErr(t, "TryAcquire of a lock that is held", err, holdfast.ErrHeld)
+					expect.Err(t, "TryAcquire of a lock that is held", err, holdfast.ErrHeld)
 					return
 				}
 				if err != nil {
@@ -211,7 +212,7 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 		second := inLine(t, lock)
 		<-d.held
 		srv.FlushAll()
-		must(t, first.Extend(t.Context(), ttl))
+		expect.OK(t, first.Extend(t.Context(), ttl))
 		close(d.letGo)
 		synctest.Wait()
 		seen := first.Fence()
@@ -221,7 +222,7 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 			if lease == nil {
 				lease = acquire(t, configured(t, srv, holdfast.Config{ViaClient: true}).Mutex("a")) // which takes one fence
 			}
-			rises(t, seen, lease.Fence())
+			expect.Rises(t, seen, lease.Fence())
 			seen = lease.Fence()
 			release(t, lease)
 		}
@@ -259,9 +260,9 @@ func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 			release(t, second.lease)
 			close(d.letGo)
 			third.granted(t)
-			equal(t, "Extend", <-extended, want)
-			inBounds(t, "how long the next lease lasts", time.Until(third.lease.Deadline()), 0, ttl)
-			inBounds(t, "how long it lasts on the server", left(t, srv, "a"), 0, ttl)
+			expect.Equal(t, "Extend", <-extended, want)
+			expect.Between(t, "how long the next lease lasts", time.Until(third.lease.Deadline()), 0, ttl)
+			expect.Between(t, "how long it lasts on the server", left(t, srv, "a"), 0, ttl)
 			release(t, third.lease)
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // line is a lock for which a client waits twice, and another client behind the first of these. Nothing is passed on within a process.
@@ -55,8 +56,7 @@ func (l *line) hold(t *testing.T, d time.Duration) {
 // waiters returns how many wait for the lock, as the server says.
 func (l *line) waiters(t *testing.T) int {
 	t.Helper()
-	s, err := l.lock.Status(t.Context())
-	must(t, err)
+	s := expect.Of(l.lock.Status(t.Context())).OK(t)
 	return len(s.Waiters)
 }
 
@@ -68,8 +68,8 @@ func TestAReleaseCarriesTheNextWaiter(t *testing.T) {
 		release(t, l.first.lease)
 		<-l.other.done
 		time.Sleep(100 * time.Millisecond)
-		equal(t, "acquires of the next waiter's own", l.way.sent(script.Acquire().SHA1), 0)
-		equal(t, "waiters", l.waiters(t), 1)
+		expect.Equal(t, "acquires of the next waiter's own", l.way.sent(script.Acquire().SHA1), 0)
+		expect.Equal(t, "waiters", l.waiters(t), 1)
 		l.other.served(t, 0)
 		l.second.served(t, 10*time.Millisecond)
 	})
@@ -91,7 +91,7 @@ func TestAWaiterThatAReleaseCarriedLooks(t *testing.T) {
 		<-l.other.done
 		before := queue()
 		time.Sleep(3 * time.Second)
-		equal(t, "looks", l.way.sent(script.Acquire().SHA1), 1)
+		expect.Equal(t, "looks", l.way.sent(script.Acquire().SHA1), 1)
 		if after := queue(); len(after) != 1 || !slices.Equal(before, after) || !strings.Contains(after[0], "@") {
 			t.Errorf("the queue was %q, and is %q", before, after)
 		}
@@ -118,7 +118,7 @@ func TestTheNextWaiterAsksDuringALongHold(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		l := newLine(t, srv, time.Second)
 		l.hold(t, 20*time.Millisecond)
-		equal(t, "waiters", l.waiters(t), 2)
+		expect.Equal(t, "waiters", l.waiters(t), 2)
 		release(t, l.first.lease)
 		l.other.served(t, 10*time.Millisecond)
 		l.second.served(t, 10*time.Millisecond)
@@ -129,7 +129,7 @@ func TestTheNextWaiterAsksWhenAHoldIsNotReleased(t *testing.T) {
 	for what, end := range map[string]func(*testing.T, *holdfasttest.Server, *holdfast.Lease){
 		"lost": func(t *testing.T, srv *holdfasttest.Server, lease *holdfast.Lease) {
 			server(t, srv).Del(t.Context(), "holdfast:{a}")
-			wantErr(t, "Extend", lease.Extend(t.Context(), 10*time.Minute), holdfast.ErrLost)
+			expect.Err(t, "Extend", lease.Extend(t.Context(), 10*time.Minute), holdfast.ErrLost)
 		},
 		"detached": func(t *testing.T, _ *holdfasttest.Server, lease *holdfast.Lease) {
 			detach(t, lease, time.Minute)
@@ -164,12 +164,12 @@ func TestAWaiterGivesUpWhileAReleaseCarriesIt(t *testing.T) {
 				time.Sleep(500 * time.Millisecond)
 				l.second.cancel()
 				<-l.second.done
-				wantErr(t, "Acquire", l.second.err, context.Canceled)
+				expect.Err(t, "Acquire", l.second.err, context.Canceled)
 				if err := <-released; err != nil && timeout > 3*time.Second {
 					t.Errorf("Release: %v", err)
 				}
 				time.Sleep(5 * time.Second)
-				equal(t, "waiters", l.waiters(t), 0)
+				expect.Equal(t, "waiters", l.waiters(t), 0)
 				l.other.served(t, 0)
 			})
 		})
@@ -192,7 +192,7 @@ func TestALateReleaseQueuesNobody(t *testing.T) {
 		again := acquire(t, l.lock)
 		next := wait(t, configured(t, srv, holdfast.Config{TTL: 10 * time.Minute}).Mutex("a"))
 		l.way.deliver(t)
-		equal(t, "waiters", l.waiters(t), 1)
+		expect.Equal(t, "waiters", l.waiters(t), 1)
 		release(t, again)
 		next.served(t, 10*time.Millisecond)
 	})
@@ -248,7 +248,7 @@ func TestALostReplyDoesNotHoldUpTheNextWaiter(t *testing.T) {
 		l.way.set(func() { l.way.silences = script.Release().SHA1 })
 		released := async(func() error { return l.first.lease.Release(context.Background()) })
 		<-l.other.done
-		equal(t, "waiters", server(t, srv).ZCount(t.Context(), "holdfast:{a}:q", "0", "+inf").Val(), 1)
+		expect.Equal(t, "waiters", server(t, srv).ZCount(t.Context(), "holdfast:{a}:q", "0", "+inf").Val(), 1)
 		l.other.served(t, 10*time.Millisecond)
 		begun := time.Now()
 		<-l.second.done
@@ -258,7 +258,7 @@ func TestALostReplyDoesNotHoldUpTheNextWaiter(t *testing.T) {
 		<-released                                       // it says that the lock is gone, which an earlier try may have brought about
 		_ = l.second.lease.Release(context.Background()) // on the same connection, which says nothing
 		time.Sleep(time.Minute)
-		equal(t, "waiters", l.waiters(t), 0)
+		expect.Equal(t, "waiters", l.waiters(t), 0)
 		release(t, acquire(t, l.lock))
 	})
 }

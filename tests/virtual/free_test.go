@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // A lock is set although somebody waits for it, as the command does not see that. It is no grant: the waiter gets the lock at once.
@@ -68,12 +69,12 @@ func TestTheFirstTransactionIsLost(t *testing.T) {
 		}
 		both.Wait()
 		release(t, acquire(t, c.Mutex("c")))
-		equal(t, "locks that were set", w.sent("PXAT"), 3)
+		expect.Equal(t, "locks that were set", w.sent("PXAT"), 3)
 		// Later, too, connections break.
 		w.set(func() { w.silences = "PXAT" })
 		release(t, acquire(t, c.Mutex("d")))
 		release(t, acquire(t, c.Mutex("e")))
-		equal(t, "locks that were set", w.sent("PXAT"), 5)
+		expect.Equal(t, "locks that were set", w.sent("PXAT"), 5)
 	})
 }
 
@@ -85,16 +86,16 @@ func TestASetThatIsNotAnswered(t *testing.T) {
 		way.set(func() { way.holds = "PXAT" })
 		release(t, acquire(t, c.Mutex("a")))
 		release(t, acquire(t, c.Mutex("b")))
-		equal(t, "locks that were set", way.sent("MULTI"), 2)
+		expect.Equal(t, "locks that were set", way.sent("MULTI"), 2)
 		time.Sleep(2 * time.Second) // meanwhile releases of the former token have been answered
 		way.deliver(t)
-		equal(t, "the lock is set", exists(t, srv, "a"), true)
+		expect.Equal(t, "the lock is set", exists(t, srv, "a"), true)
 		time.Sleep(6 * time.Second)
-		equal(t, "the lock is set", exists(t, srv, "a"), false)
+		expect.Equal(t, "the lock is set", exists(t, srv, "a"), false)
 		// From then on nothing more is released.
 		before := way.sent(script.Release().SHA1)
 		time.Sleep(time.Hour)
-		equal(t, "releases, with those of a token that had been released", way.sent(script.Release().SHA1), before)
+		expect.Equal(t, "releases, with those of a token that had been released", way.sent(script.Release().SHA1), before)
 	})
 }
 
@@ -121,16 +122,16 @@ func TestManySetsThatAreNotAnswered(t *testing.T) {
 			n := releases()
 			most, last = max(most, n-last), n
 		}
-		inBounds(t, "releases within a ms", most, 0, locks/2)
+		expect.Between(t, "releases within a ms", most, 0, locks/2)
 		way.set(func() { way.deaf = true })
 		from = releases()
 		time.Sleep(900 * time.Millisecond)
-		inBounds(t, "releases under way", releases()-from, 1, locks/2)
+		expect.Between(t, "releases under way", releases()-from, 1, locks/2)
 		way.set(func() { way.deaf = false })
 		time.Sleep(ttl)
 		from = releases()
 		time.Sleep(time.Hour)
-		equal(t, "releases, with those after the locks' expiry", releases(), from)
+		expect.Equal(t, "releases, with those after the locks' expiry", releases(), from)
 	})
 }
 
@@ -144,7 +145,7 @@ func TestASetThatComesAfterItsExpiry(t *testing.T) {
 		time.Sleep(ttl)
 		way.deliver(t)
 		time.Sleep(time.Millisecond) // the embedded server sets it for as long
-		equal(t, "the lock is set", exists(t, srv, "a"), false)
+		expect.Equal(t, "the lock is set", exists(t, srv, "a"), false)
 	})
 }
 
@@ -161,9 +162,9 @@ func TestASetWhoseCallerGivesUp(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		way.deliver(t)
-		equal(t, "the lock is set", exists(t, srv, "a"), true)
+		expect.Equal(t, "the lock is set", exists(t, srv, "a"), true)
 		time.Sleep(6 * time.Second)
-		equal(t, "the lock is set", exists(t, srv, "a"), false)
+		expect.Equal(t, "the lock is set", exists(t, srv, "a"), false)
 	})
 }
 
@@ -238,18 +239,16 @@ func TestManyFencesInAMillisecond(t *testing.T) {
 		time.Sleep(time.Second)
 		id := fmt.Sprintf("%d-1500", time.Now().UnixMilli())
 		counter := &redis.XAddArgs{Stream: "holdfast:fences", ID: id, Values: []string{"g", ""}}
-		must(t, server(t, srv).XAdd(t.Context(), counter).Err())
+		expect.OK(t, server(t, srv).XAdd(t.Context(), counter).Err())
 		last := uint64(0)
 		for range 5 {
 			lease := acquire(t, c.Mutex("a"))
-			rises(t, last, lease.Fence())
+			expect.Rises(t, last, lease.Fence())
 			last = lease.Fence()
 			release(t, lease)
 			time.Sleep(time.Millisecond)
 		}
-		if way.sent("MULTI") < 5 {
-			t.Error("not each acquire was tried by the server's own commands")
-		}
+		expect.AtLeast(t, "not each acquire was tried by the server's own commands", way.sent("MULTI"), 5)
 	})
 }
 
@@ -280,7 +279,7 @@ func TestOnlyPlainMutexesAreSet(t *testing.T) {
 				} else if test.plain {
 					t.Error(err)
 				}
-				equal(t, "it was set", way.sent("MULTI") > 0, test.plain)
+				expect.Equal(t, "it was set", way.sent("MULTI") > 0, test.plain)
 			})
 		})
 	}
@@ -303,7 +302,7 @@ func TestAServerThatLacksACommand(t *testing.T) {
 		for range 3 {
 			release(t, acquire(t, c.Mutex("a")))
 		}
-		equal(t, "transactions, 3 of them after the server had the command", way.sent("MULTI"), 4)
+		expect.Equal(t, "transactions, 3 of them after the server had the command", way.sent("MULTI"), 4)
 	})
 }
 
@@ -313,13 +312,13 @@ func TestALateAcquireOfAReleasedLock(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c, way := tapped(t, srv, holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 5 * time.Second})
 		theirs := acquire(t, client(t, srv).Mutex("a"))
-		wantErr(t, "TryAcquire", errOf(c.Mutex("a").TryAcquire(t.Context())), holdfast.ErrHeld)
+		expect.Err(t, "TryAcquire", expect.ErrOf(c.Mutex("a").TryAcquire(t.Context())), holdfast.ErrHeld)
 		release(t, theirs)
 		way.set(func() { way.holds = script.Acquire().SHA1 })
 		release(t, acquire(t, c.Mutex("a")))
 		way.deliver(t)
 		time.Sleep(time.Millisecond) // the embedded server sets it for as long
-		equal(t, "the lock is set", exists(t, srv, "a"), false)
+		expect.Equal(t, "the lock is set", exists(t, srv, "a"), false)
 	})
 }
 
@@ -333,7 +332,7 @@ func TestAReleaseThatIsNotAnswered(t *testing.T) {
 			if err := lease.Release(t.Context()); errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrUnavailable) {
 				t.Errorf("Release: %v", err)
 			}
-			equal(t, "the lock is set", exists(t, srv, "a"), false)
+			expect.Equal(t, "the lock is set", exists(t, srv, "a"), false)
 		}
 	})
 }

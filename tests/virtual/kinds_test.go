@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // soon returns a context for operations that must end.
@@ -34,21 +35,21 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 		wait := func() { go func() { over <- waiter.Wait(soon(t)) }() }
 		wait()
 		time.Sleep(10 * time.Second)
-		must(t, latch.New(c, "l", 1).CountDown(t.Context()))
+		expect.OK(t, latch.New(c, "l", 1).CountDown(t.Context()))
 		began := time.Now()
 		if err := <-over; err != nil || time.Since(began) > 20*time.Second+100*time.Millisecond {
 			t.Errorf("Wait returns after %s: %v", time.Since(began), err)
 		}
-		must(t, latch.New(c, "l", 1).Reset(t.Context()))
+		expect.OK(t, latch.New(c, "l", 1).Reset(t.Context()))
 		wait()
 		time.Sleep(time.Second)
 		began = time.Now()
 		party, err := latch.New(client(t, srv, dying), "l", 1, holdfast.TTL(8*time.Second), holdfast.NoRenew()).Register(t.Context())
-		must(t, err)
+		expect.OK(t, err)
 		// A second waiter's look shows it, and so does a look after the party joined.
 		late := latch.New(client(t, srv, deaf), "l", 1)
-		wantErr(t, "Wait", late.Wait(soon(t)), latch.ErrIncomplete)
-		inBounds(t, "how long a party with a lease of 8s is waited for", time.Since(began), 8*time.Second, 8100*time.Millisecond)
+		expect.Err(t, "Wait", late.Wait(soon(t)), latch.ErrIncomplete)
+		expect.Between(t, "how long a party with a lease of 8s is waited for", time.Since(began), 8*time.Second, 8100*time.Millisecond)
 		if party.Lease().Err() == nil {
 			t.Error("it was not waited for")
 		}
@@ -62,9 +63,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		join := func(wrap func(drivertest.Driver) drivertest.Driver, opts ...barrier.Option) *barrier.Party {
-			party, err := barrier.New(client(t, srv, wrap), "b", 2, opts...).Join(t.Context())
-			must(t, err)
-			return party
+			return expect.Of(barrier.New(client(t, srv, wrap), "b", 2, opts...).Join(t.Context())).OK(t)
 		}
 		one := join(deaf)
 		began := time.Now()
@@ -72,13 +71,13 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 		next := make(chan *barrier.Party, 1)
 		go func() { next <- join(deaf) }()
 		time.Sleep(4 * time.Second)
-		wantErr(t, "Await", errOf(one.Await(soon(t))), barrier.ErrBroken)
-		inBounds(t, "how long a party with a lease of 9s is waited for", time.Since(began), 9*time.Second, 9100*time.Millisecond)
+		expect.Err(t, "Await", expect.ErrOf(one.Await(soon(t))), barrier.ErrBroken)
+		expect.Between(t, "how long a party with a lease of 9s is waited for", time.Since(began), 9*time.Second, 9100*time.Millisecond)
 		two := <-next
 		if d := time.Since(began); d > 12*time.Second { // it is not told of its claim
 			t.Errorf("its place is taken after %s", d)
 		}
-		done := async(func() error { return errOf(two.Await(soon(t))) })
+		done := async(func() error { return expect.ErrOf(two.Await(soon(t))) })
 		if phase, err := one.Await(soon(t)); err != nil || phase != 2 {
 			t.Errorf("Await: phase %d, %v", phase, err)
 		}
@@ -86,7 +85,7 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 			t.Error(err)
 		}
 		for _, p := range []*barrier.Party{one, two} {
-			wantErr(t, "Leave", p.Leave(t.Context()), nil)
+			expect.Err(t, "Leave", p.Leave(t.Context()), nil)
 		}
 	})
 }
@@ -101,7 +100,7 @@ func TestLatchIsKeptForADay(t *testing.T) {
 				t.Errorf("%d are left, want %d; %v", n, want, err)
 			}
 		}
-		must(t, l.CountDown(t.Context()))
+		expect.OK(t, l.CountDown(t.Context()))
 		for range 3 {
 			time.Sleep(24*time.Hour - time.Second)
 			left(1)
@@ -128,8 +127,7 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 					c := client(t, srv, counted("share_renew", &sent))
 					rw := c.RWMutex("a", holdfast.TTL(ttl))
 					began := time.Now()
-					lease, err := on(rw, opt, holdfast.Identity("me")).Acquire(t.Context())
-					must(t, err)
+					lease := expect.Of(on(rw, opt, holdfast.Identity("me")).Acquire(t.Context())).OK(t)
 					weighs := []func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){rw.TryUpgrade, rw.Downgrade}
 					reads := name == "the reader"
 					for lease.Err() == nil {
@@ -137,9 +135,8 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 						if reads {
 							weigh = weighs[0]
 						}
-						next, err := weigh(t.Context(), lease)
-						must(t, err)
-						equal(t, "the lease's owner", next.Identity(), "me")
+						next := expect.Of(weigh(t.Context(), lease)).OK(t)
+						expect.Equal(t, "the lease's owner", next.Identity(), "me")
 						lease, reads = next, !reads
 						select {
 						case <-time.After(1500 * time.Millisecond):
@@ -154,7 +151,7 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 						t.Errorf("%d renewals; want 2", sent.Load())
 					}
 					if bound == "MaxHold" {
-						inBounds(t, "how long it was held", time.Since(began), 0, 10*time.Second)
+						expect.Between(t, "how long it was held", time.Since(began), 0, 10*time.Second)
 					}
 				})
 			})
@@ -172,7 +169,7 @@ func TestALeaseThatEndsWhileItIsWeighed(t *testing.T) {
 		for what, weigh := range map[*holdfast.Lock]func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){
 			rw.Writer(): rw.Downgrade, rw.Reader(): rw.TryUpgrade,
 		} {
-			wantErr(t, "a lease that ends while it is weighed", errOf(weigh(t.Context(), acquire(t, what))), holdfast.ErrLost)
+			expect.Err(t, "a lease that ends while it is weighed", expect.ErrOf(weigh(t.Context(), acquire(t, what))), holdfast.ErrLost)
 		}
 	})
 }
@@ -205,8 +202,7 @@ func TestAChangeOfModeThatWasNotSent(t *testing.T) {
 		}
 		cut.Store(false)
 		time.Sleep(time.Minute) // the lease is renewed meanwhile
-		next, err := rw.TryUpgrade(t.Context(), reader)
-		must(t, err)
+		next := expect.Of(rw.TryUpgrade(t.Context(), reader)).OK(t)
 		release(t, next)
 	})
 }
@@ -250,7 +246,7 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 				if done, err := backend.IsDone(t.Context(), job); done != c.done || err != nil {
 					t.Errorf("the job is done: %v, %v; want %v", done, err, c.done)
 				}
-				equal(t, "runs", runs, 1)
+				expect.Equal(t, "runs", runs, 1)
 			})
 		})
 	}
@@ -274,7 +270,7 @@ func TestAJobThatCannotBeginBecauseOfClose(t *testing.T) {
 			ended <- err
 		}()
 		time.Sleep(time.Millisecond)
-		wantErr(t, "Close", c.Close(t.Context()), nil)
+		expect.Err(t, "Close", c.Close(t.Context()), nil)
 		if err := <-ended; !errors.Is(err, holdfast.ErrClosed) || errors.Is(err, context.Canceled) {
 			t.Errorf("Do returned %v", err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // A tombstone that ends in the very microsecond in which a copy of its acquire arrives lets the copy pass: the
@@ -24,12 +25,9 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := server(t, srv)
 		eval := func(s script.Script, args ...any) string {
-			reply, err := rdb.Eval(t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()
-			must(t, err)
-			return reply
+			return expect.Of(rdb.Eval(t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()).OK(t)
 		}
-		now, err := rdb.Time(t.Context()).Result()
-		must(t, err)
+		now := expect.Of(rdb.Time(t.Context()).Result()).OK(t)
 		notAfter := now.UnixMicro() // it stays that time, as nobody sleeps
 		if reply := eval(script.Release(), "", "A", "", notAfter); !strings.HasPrefix(reply, "absent") {
 			t.Errorf("the release is answered %q", reply)

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Leases that were acquired at different times are renewed together, on a distant server, too.
@@ -34,7 +35,7 @@ func TestRenewalsWaitForEachOther(t *testing.T) {
 		time.Sleep(periods * ttl / 3)
 		// There are three calls for each of the sixteen slots of a period, since the first of a slot do not
 		// wait.
-		inBounds(t, "calls", calls.Load(), periods, periods*16*3)
+		expect.Between(t, "calls", calls.Load(), periods, periods*16*3)
 		alive(t, leases)
 	})
 }
@@ -86,10 +87,10 @@ func TestAClaimIsRenewedOnceItIsHeldForAWhile(t *testing.T) {
 			w.granted(t)
 			lease = w.lease
 			a, b = b, a
-			inBounds(t, "for how long it was handed over", time.Until(lease.Deadline()), 0, ttl/2)
+			expect.Between(t, "for how long it was handed over", time.Until(lease.Deadline()), 0, ttl/2)
 			calls.Store(0)
 			time.Sleep(4 * time.Millisecond)
-			equal(t, "renewals in the first 4 ms", calls.Load(), 0)
+			expect.Equal(t, "renewals in the first 4 ms", calls.Load(), 0)
 			time.Sleep(2 * time.Millisecond)
 			if n, left := calls.Load(), time.Until(lease.Deadline()); n != 1 || left < ttl*9/10 {
 				t.Errorf("after 6 ms: %d renewals, %s left", n, left)
@@ -128,7 +129,7 @@ func TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate(t *testing.T) {
 						if own := time.Until(lease.Deadline()); own > left {
 							t.Fatalf("the lease of %s lasts for another %s, its lock for %s", lease.Name(), own, left)
 						}
-						must(t, lease.Err())
+						expect.OK(t, lease.Err())
 					}
 				}
 				for _, lease := range leases {
@@ -162,7 +163,7 @@ func TestLeaseIsRenewedAfterASuspensionShorterThanItself(t *testing.T) {
 			t.Error("5s after waking up it is not renewed")
 		}
 		time.Sleep(20 * time.Minute)
-		must(t, lease.Err())
+		expect.OK(t, lease.Err())
 		release(t, lease)
 	})
 }
@@ -183,7 +184,7 @@ func TestContextEndsOnTimeAfterASuspensionShorterThanTheLease(t *testing.T) {
 				begun := time.Now()
 				suspend(9 * time.Minute)
 				<-lease.Done()
-				inBounds(t, "when the context ends, of which a minute was left", time.Since(begun), 0, time.Minute)
+				expect.Between(t, "when the context ends, of which a minute was left", time.Since(begun), 0, time.Minute)
 			})
 		})
 	}
@@ -207,7 +208,7 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 			lostBy(t, context.Cause(ctx), holdfast.LossExpired)
 		}
 		for _, lease := range leases {
-			wantErr(t, lease.Name()+": Err", lease.Err(), holdfast.ErrLost)
+			expect.Err(t, lease.Name()+": Err", lease.Err(), holdfast.ErrLost)
 		}
 	})
 }
@@ -222,10 +223,10 @@ func TestALeaseThatASuspensionOutlivedIsNotPassedOn(t *testing.T) {
 		first.granted(t)
 		time.Sleep(10 * time.Millisecond) // fences for the others are reserved
 		suspend(time.Minute)
-		wantErr(t, "Release", first.lease.Release(t.Context()), holdfast.ErrLost)
+		expect.Err(t, "Release", first.lease.Release(t.Context()), holdfast.ErrLost)
 		second.served(t, time.Minute)
 		third.served(t, time.Minute)
-		rises(t, first.lease.Fence(), second.lease.Fence())
+		expect.Rises(t, first.lease.Fence(), second.lease.Fence())
 	})
 }
 
@@ -280,7 +281,7 @@ func TestBoundsOfSeveralLocksCountFromWhenAllAreHeld(t *testing.T) {
 					<-lease.Done()
 					lasted := time.Since(held)
 					lostBy(t, lease.Err(), test.reason)
-					inBounds(t, how+": how long the lease lasts", lasted, test.lasts, max(test.lasts*11/10, test.lasts+ttl/3*2))
+					expect.Between(t, how+": how long the lease lasts", lasted, test.lasts, max(test.lasts*11/10, test.lasts+ttl/3*2))
 					for _, key := range []string{"holdfast:{a}", "holdfast:{b}"} {
 						// A lock that was handed over is confirmed by one more.
 						if n := since(key, from); test.renewals >= 0 && (n < test.renewals || n > test.renewals+1) {

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 )
 
@@ -73,7 +74,7 @@ func TestObserversOfAHandOver(t *testing.T) {
 				return slacks
 			}
 			if extends {
-				must(t, w.lease.Extend(t.Context(), ttl))
+				expect.OK(t, w.lease.Extend(t.Context(), ttl))
 				if told(); len(slacks) != 1 || slacks[0] <= 0 || slacks[0] > 2*time.Second {
 					t.Errorf("after an extension at once, told was of renewals with %v left", slacks)
 				}
@@ -81,9 +82,7 @@ func TestObserversOfAHandOver(t *testing.T) {
 				continue
 			}
 			time.Sleep(time.Second)
-			if left := time.Until(w.lease.Deadline()); left < ttl/2 {
-				t.Errorf("after a second, it is held for %s", left)
-			}
+			expect.AtLeast(t, "after a second, it is held for", time.Until(w.lease.Deadline()), ttl/2)
 			if told(); len(slacks) != 0 {
 				t.Errorf("after the hand-over, told was of renewals with %v left", slacks)
 			}
@@ -116,8 +115,8 @@ func TestObserversOfAnOutage(t *testing.T) {
 				if told := r.Servers(); len(told) != 1 || !strings.HasPrefix(told[0], "lost 127.0.0.1:0: ") {
 					t.Errorf("during the outage, told was %q", told)
 				}
-				wantErr(t, "Err", short.Err(), holdfast.ErrLost)
-				wantErr(t, "TryAcquire", errOf(c.Mutex("other").TryAcquire(context.Background())), holdfast.ErrUnavailable)
+				expect.Err(t, "Err", short.Err(), holdfast.ErrLost)
+				expect.Err(t, "TryAcquire", expect.ErrOf(c.Mutex("other").TryAcquire(context.Background())), holdfast.ErrUnavailable)
 				d.hangs.Store(false)
 				d.refuse(nil)
 				time.Sleep(time.Minute) // in which something is sent
@@ -136,7 +135,7 @@ func TestObserversOfAnOutage(t *testing.T) {
 					case "Renewed":
 						renewed++
 					case "Lost":
-						equal(t, "the last event", i, len(all[0].Events)-1)
+						expect.Equal(t, "the last event", i, len(all[0].Events)-1)
 					}
 				}
 				if failed == 0 || !all[0].Lost || all[0].Last.Reason != holdfast.LossUnreachable || all[0].Last.Held < 10*time.Second ||

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // A holder that is asked to let go before it has heard that it holds the lock learns of that, too.
@@ -38,7 +39,7 @@ func TestANoticeBeforeTheGrantIsNotLost(t *testing.T) {
 		if err != nil || len(s.Holders) != 1 || len(got) > 0 {
 			t.Fatalf("Get: %+v, %v", s, err)
 		}
-		must(t, in.Revoke(t.Context(), s.Holders[0], ""))
+		expect.OK(t, in.Revoke(t.Context(), s.Holders[0], ""))
 		release(t, acquire(t, c.Mutex("between"))) // which the notice does not concern
 		lease := <-got
 		time.Sleep(time.Minute)
@@ -65,10 +66,9 @@ func TestANoticeExplainsWhatARenewalFinds(t *testing.T) {
 		lease := acquire(t, c.Mutex("m"))
 		time.Sleep(2500 * time.Millisecond) // the client listens after one second, and renews after five
 		in := inspect.New(client(t, srv))
-		broken, err := in.Break(t.Context(), backend.Seen(t, in, "m", lease.Fence()), "it hung")
-		must(t, err)
+		broken := expect.Of(in.Break(t.Context(), backend.Seen(t, in, "m", lease.Fence()), "it hung")).OK(t)
 		time.Sleep(time.Second)
-		must(t, lease.Err())
+		expect.OK(t, lease.Err())
 		<-lease.Done()
 		var lost *holdfast.LostError
 		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken || lost.By != broken.By || lost.Note != "it hung" {
@@ -102,11 +102,11 @@ func TestLeasesOfOneGrantAreToldTogether(t *testing.T) {
 			h      holdfast.Holder
 			leases []*holdfast.Lease
 		}{{seen, []*holdfast.Lease{second.lease}}, {shared.Holders[0], readers}} {
-			must(t, in.Revoke(t.Context(), of.h, ""))
+			expect.OK(t, in.Revoke(t.Context(), of.h, ""))
 			for _, l := range of.leases {
 				<-l.Revoked()
 			}
-			must(t, errOf(in.Break(t.Context(), of.h, "")))
+			expect.OK(t, expect.ErrOf(in.Break(t.Context(), of.h, "")))
 			for _, l := range of.leases {
 				<-l.Done()
 				lostBy(t, l.Err(), holdfast.LossBroken)
@@ -156,9 +156,7 @@ func (w *watching) wants(when string, want ...string) {
 	slices.SortStableFunc(got, func(a, b string) int {
 		return strings.Compare(a[strings.Index(a, " "):], b[strings.Index(b, " "):])
 	})
-	if !slices.Equal(got, want) {
-		w.t.Errorf("%s: the events are %q, want %q", when, got, want)
-	}
+	expect.Same(w.t, when+": the events", got, want)
 	for len(w.errs) > 0 {
 		w.t.Errorf("%s: %v", when, <-w.errs)
 	}
@@ -228,7 +226,7 @@ func TestWatchOutlivesOutages(t *testing.T) {
 			t.Errorf("in an outage of 10 s there are %d errors and %d events", n, len(w.events))
 		}
 		for len(w.errs) > 0 {
-			wantErr(t, "the watch", <-w.errs, holdfast.ErrUnavailable)
+			expect.Err(t, "the watch", <-w.errs, holdfast.ErrUnavailable)
 		}
 		d.refuse(nil)
 		time.Sleep(4 * time.Second)
@@ -238,10 +236,10 @@ func TestWatchOutlivesOutages(t *testing.T) {
 		w.wants("after the outage", "released a", "granted b")
 		d.refuse(driver.ReplyError("NOPERM no"))
 		<-w.over
-		wantErr(t, "the last error is", <-w.errs, holdfast.ErrDenied)
+		expect.Err(t, "the last error is", <-w.errs, holdfast.ErrDenied)
 		release(t, lease)
 		for _, err := range in.Watch(t.Context(), "[a") {
-			wantErr(t, "of a bad pattern", err, holdfast.ErrInvalid)
+			expect.Err(t, "of a bad pattern", err, holdfast.ErrInvalid)
 		}
 	})
 }
@@ -261,21 +259,21 @@ func TestAnExactKeyOutOfReachIsNotFree(t *testing.T) {
 		w := watch(t, in, "k")
 		w.wants("at first", "present k")
 		away.Store(true)
-		wantErr(t, "Get", errOf(in.Get(t.Context(), "k")), holdfast.ErrUnavailable)
+		expect.Err(t, "Get", expect.ErrOf(in.Get(t.Context(), "k")), holdfast.ErrUnavailable)
 		var last error
 		for s, err := range in.List(t.Context(), "k") {
 			if last = err; err == nil {
 				t.Errorf("listed: %+v", s)
 			}
 		}
-		wantErr(t, "List", last, holdfast.ErrUnavailable)
+		expect.Err(t, "List", last, holdfast.ErrUnavailable)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(w.errs) == 0 {
 			t.Error("the watch says nothing")
 		}
 		for len(w.errs) > 0 {
-			wantErr(t, "the watch", <-w.errs, holdfast.ErrUnavailable)
+			expect.Err(t, "the watch", <-w.errs, holdfast.ErrUnavailable)
 		}
 		away.Store(false)
 		time.Sleep(4 * time.Second)

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastotel"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 )
 
@@ -41,7 +42,7 @@ func newTelemetry(t *testing.T, opts ...holdfastotel.Option) *telemetry {
 	var err error
 	o.observer, err = holdfastotel.New(append(opts,
 		holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(o.reader))), holdfastotel.TracerProvider(o.tracers))...)
-	must(t, err)
+	expect.OK(t, err)
 	return o
 }
 
@@ -55,10 +56,10 @@ func (o *telemetry) client(t *testing.T, srv *holdfasttest.Server, wrap ...func(
 func (o *telemetry) collect(t *testing.T) map[string]metricdata.Metrics {
 	t.Helper()
 	var data metricdata.ResourceMetrics
-	must(t, o.reader.Collect(context.Background(), &data))
+	expect.OK(t, o.reader.Collect(context.Background(), &data))
 	all := map[string]metricdata.Metrics{}
 	for _, scope := range data.ScopeMetrics {
-		equal(t, "the scope", scope.Scope.Name, "github.com/holdfast-go/holdfast/holdfastotel")
+		expect.Equal(t, "the scope", scope.Scope.Name, "github.com/holdfast-go/holdfast/holdfastotel")
 		for _, m := range scope.Metrics {
 			all[m.Name] = m
 		}
@@ -203,7 +204,7 @@ func TestTelemetryOfAWaiter(t *testing.T) {
 			"acquire.duration sum handover=server kind=mutex mode=exclusive outcome=granted": 61,
 			"hold.duration sum kind=mutex mode=exclusive outcome=released":                   61,
 		} {
-			inBounds(t, of, all[of], want, want+0.5)
+			expect.Between(t, of, all[of], want, want+0.5)
 		}
 		renewals, left := all["renew.slack kind=mutex mode=exclusive"], all["renew.slack sum kind=mutex mode=exclusive"]
 		if renewals < 10 || renewals > 16 || left < 9*renewals || left > 11*renewals { // of 15 s, every 5 s
@@ -217,7 +218,7 @@ func TestTelemetryOfAWaiter(t *testing.T) {
 		if links := spans[1].Links(); len(links) != 1 || links[0].SpanContext.SpanID() != spans[0].SpanContext().SpanID() {
 			t.Errorf("the waiter's span has links %v", links)
 		}
-		inBounds(t, "the waiter's span", spans[1].EndTime().Sub(spans[1].StartTime()), 61*time.Second, 62*time.Second)
+		expect.Between(t, "the waiter's span", spans[1].EndTime().Sub(spans[1].StartTime()), 61*time.Second, 62*time.Second)
 		for _, s := range spans {
 			if strings.Contains(text(s), "confidential") || s.Name() != "holdfast.acquire" || s.Status().Code != codes.Unset ||
 				!strings.Contains(text(s), "holdfast.fence") {
@@ -236,15 +237,14 @@ func TestTelemetryOfAnOutage(t *testing.T) {
 		var d moody
 		c := o.client(t, srv, d.wrap)
 		ctx, caller := o.tracers.Tracer("").Start(context.Background(), "request")
-		lease, err := c.Mutex("confidential").Acquire(ctx)
-		must(t, err)
-		equal(t, "the span's parent", o.span(t).Parent().SpanID(), caller.SpanContext().SpanID())
+		lease := expect.Of(c.Mutex("confidential").Acquire(ctx)).OK(t)
+		expect.Equal(t, "the span's parent", o.span(t).Parent().SpanID(), caller.SpanContext().SpanID())
 		// Every reason is there before the first loss, so that the loss is an increase.
-		equal(t, "series of losses", len(o.collect(t)["holdfast.lost"].Data.(metricdata.Sum[int64]).DataPoints), 7)
+		expect.Equal(t, "series of losses", len(o.collect(t)["holdfast.lost"].Data.(metricdata.Sum[int64]).DataPoints), 7)
 		time.Sleep(time.Minute)
 		d.refuse(errRefused)
 		<-lease.Done()
-		wantErr(t, "TryAcquire", errOf(c.Mutex("confidential").TryAcquire(ctx)), holdfast.ErrUnavailable)
+		expect.Err(t, "TryAcquire", expect.ErrOf(c.Mutex("confidential").TryAcquire(ctx)), holdfast.ErrUnavailable)
 		if s := o.span(t); s.Status().Code != codes.Error || s.Status().Description != "unavailable" ||
 			strings.Contains(text(s), "confidential") {
 			t.Error(text(s))
@@ -308,38 +308,37 @@ func TestTelemetryOfAcquiresThatFail(t *testing.T) {
 		other := client(t, srv)
 		held := acquire(t, other.Mutex("x"))
 		c := configured(t, srv, holdfast.Config{Observers: []*holdfast.Observer{o.observer}})
-		expect := func(outcome string, status codes.Code, err error, want error) {
+		ended := func(outcome string, status codes.Code, err error, want error) {
 			t.Helper()
-			wantErr(t, outcome, err, want)
+			expect.Err(t, outcome, err, want)
 			if s := o.span(t); s.Status().Code != status || !slices.Contains(s.Attributes(), attribute.String("holdfast.outcome", outcome)) {
 				t.Errorf("%s: the span is %s", outcome, text(s))
 			}
 		}
 		_, err := c.Mutex("x").TryAcquire(ctx)
-		expect("held", codes.Unset, err, holdfast.ErrHeld)
+		ended("held", codes.Unset, err, holdfast.ErrHeld)
 		_, err = c.Mutex("x", holdfast.Wait(time.Second)).Acquire(ctx)
-		expect("held", codes.Unset, err, holdfast.ErrHeld)
+		ended("held", codes.Unset, err, holdfast.ErrHeld)
 		brief, cancel := context.WithCancel(ctx)
 		time.AfterFunc(time.Second, cancel)
 		_, err = c.Mutex("x").Acquire(brief)
-		expect("canceled", codes.Unset, err, context.Canceled)
+		ended("canceled", codes.Unset, err, context.Canceled)
 		_, err = c.Mutex("").Acquire(ctx)
-		expect("refused", codes.Error, err, holdfast.ErrInvalid)
+		ended("refused", codes.Error, err, holdfast.ErrInvalid)
 		_, err = c.Semaphore("x", 3).Permits(2).Acquire(ctx)
-		expect("refused", codes.Error, err, holdfast.ErrMismatch)
+		ended("refused", codes.Error, err, holdfast.ErrMismatch)
 		if !slices.Contains(o.span(t).Attributes(), attribute.Int("holdfast.permits", 2)) {
 			t.Error("the span has no permits")
 		}
-		ticket, err := acquire(t, c.Mutex("y")).Detach(ctx, time.Minute)
-		must(t, err)
+		ticket := expect.Of(acquire(t, c.Mutex("y")).Detach(ctx, time.Minute)).OK(t)
 		lease, err := c.Adopt(ctx, ticket)
-		expect("granted", codes.Unset, err, nil)
+		ended("granted", codes.Unset, err, nil)
 		release(t, lease)
 		_, err = c.Adopt(ctx, ticket)
-		expect("lost", codes.Error, err, holdfast.ErrLost)
-		wantErr(t, "Close", c.Close(ctx), nil)
+		ended("lost", codes.Error, err, holdfast.ErrLost)
+		expect.Err(t, "Close", c.Close(ctx), nil)
 		_, err = c.Mutex("x").Acquire(ctx)
-		expect("closed", codes.Error, err, holdfast.ErrClosed)
+		ended("closed", codes.Error, err, holdfast.ErrClosed)
 		o.sees(t, "acquire", map[string]float64{
 			"acquire.duration kind=mutex mode=exclusive outcome=held":                    2,
 			"acquire.duration kind=mutex mode=exclusive outcome=canceled":                1,
@@ -379,8 +378,8 @@ func TestTelemetryWithGroupsOfNames(t *testing.T) {
 		}
 		release(t, acquire(t, c.Mutex("order:3")))
 		all := o.series(t)
-		equal(t, "leases of a group", all["hold.duration kind=mutex lock=order mode=exclusive outcome=released"], 3)
-		equal(t, "leases of others", all["hold.duration kind=mutex lock=other mode=exclusive outcome=released"], 11)
+		expect.Equal(t, "leases of a group", all["hold.duration kind=mutex lock=order mode=exclusive outcome=released"], 3)
+		expect.Equal(t, "leases of others", all["hold.duration kind=mutex lock=other mode=exclusive outcome=released"], 11)
 	})
 }
 
@@ -391,7 +390,7 @@ func TestObserversThatShareAMeterProvider(t *testing.T) {
 	o := &telemetry{reader: reader}
 	hold := func() (release func()) {
 		observer, err := holdfastotel.New(holdfastotel.MeterProvider(provider), holdfastotel.TracerProvider(noop.NewTracerProvider()))
-		must(t, err)
+		expect.OK(t, err)
 		kind := holdfast.AcquireEvent{Kind: holdfast.KindMutex, Mode: holdfast.ModeExclusive}
 		ctx := observer.AcquireStart(t.Context(), kind)
 		observer.AcquireEnd(ctx, kind)
@@ -419,7 +418,7 @@ func TestObserversThatShareAMeterProvider(t *testing.T) {
 func TestMetricsAllocateNothing(t *testing.T) {
 	observer, err := holdfastotel.New(holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))),
 		holdfastotel.TracerProvider(noop.NewTracerProvider()))
-	must(t, err)
+	expect.OK(t, err)
 	acquired := holdfast.AcquireEvent{Name: "x", Kind: holdfast.KindMutex, Mode: holdfast.ModeExclusive, Waited: time.Millisecond}
 	released := holdfast.LeaseEvent{Name: "x", Kind: holdfast.KindMutex, Mode: holdfast.ModeExclusive, Held: time.Millisecond}
 	if n := testing.AllocsPerRun(100, func() {
@@ -436,6 +435,6 @@ func TestTelemetryRefusesOptions(t *testing.T) {
 		"no option": nil, "no function": holdfastotel.Names(nil),
 		"no meters": holdfastotel.MeterProvider(nil), "no tracers": holdfastotel.TracerProvider(nil),
 	} {
-		wantErr(t, what, errOf(holdfastotel.New(o)), holdfast.ErrInvalid)
+		expect.Err(t, what, expect.ErrOf(holdfastotel.New(o)), holdfast.ErrInvalid)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // quiet is a logger for go-redis, which would log each connection that fails here.
@@ -74,7 +75,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 		if lease != nil {
 			t.Error("Acquire returned a lease")
 		}
-		equal(t, "the error is the context's", errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil)
+		expect.Equal(t, "the error is the context's", errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil)
 		return err
 	}
 	for broken, said := range map[state]string{refused: "connection refused", hung: "no answer"} {
@@ -152,7 +153,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 			if err := within(t, l); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("Acquire: %v", err)
 			}
-			equal(t, "the waiter that outlived the outage", first.giveUp(), context.Canceled)
+			expect.Equal(t, "the waiter that outlived the outage", first.giveUp(), context.Canceled)
 		})
 	})
 }
@@ -244,8 +245,8 @@ func TestFirstContactIsShared(t *testing.T) {
 					}
 				}
 				// RetryTimeout, and a command's timeout that begins at its end.
-				inBounds(t, "after how long all are told", time.Since(began), 0, 5100*time.Millisecond)
-				inBounds(t, "probes", d.probes.Load(), 0, callers)
+				expect.Between(t, "after how long all are told", time.Since(began), 0, 5100*time.Millisecond)
+				expect.Between(t, "probes", d.probes.Load(), 0, callers)
 			})
 		})
 	}
@@ -256,7 +257,7 @@ func TestCloseEndsTheFirstContact(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &absent{swallows: true}
 		c := client(t, srv, d.wrap)
-		over := async(func() error { return errOf(c.Mutex("m").Acquire(t.Context())) })
+		over := async(func() error { return expect.ErrOf(c.Mutex("m").Acquire(t.Context())) })
 		time.Sleep(100 * time.Millisecond)
 		began := time.Now()
 		go func() { _ = c.Close(t.Context()) }()
@@ -300,7 +301,7 @@ func TestCallersThatDoNotWaitForAServerThatRefuses(t *testing.T) {
 				}
 				began := time.Now()
 				told(4*time.Second, c.Mutex("m").Acquire)
-				inBounds(t, "how long a caller that waits tries", time.Since(began), time.Second, 4*time.Second)
+				expect.Between(t, "how long a caller that waits tries", time.Since(began), time.Second, 4*time.Second)
 			})
 		})
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // voiceless is a proxy without pub/sub.
@@ -94,8 +95,8 @@ func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 				time.Sleep(minutes * time.Minute)
 				// A second between two polls, less a tenth for jitter, and three attempts to be heard every 30 s, once more
 				// than fit into these minutes.
-				inBounds(t, "scripts", scripts.Load(), 0, int64(locks*minutes*60*5/4))
-				inBounds(t, "subscriptions", d.subscriptions.Load(), 0, int64((2*minutes+1)*3))
+				expect.Between(t, "scripts", scripts.Load(), 0, int64(locks*minutes*60*5/4))
+				expect.Between(t, "subscriptions", d.subscriptions.Load(), 0, int64((2*minutes+1)*3))
 				for i, lease := range held {
 					release(t, lease)
 					waits[i].served(t, 2*time.Second)
@@ -175,7 +176,7 @@ func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
 					asked.Store(0)
 					w := wait(t, waiter)
 					time.Sleep(20 * time.Second)
-					inBounds(t, "how often the waiter asks in 20 s", asked.Load(), 0, 4)
+					expect.Between(t, "how often the waiter asks in 20 s", asked.Load(), 0, 4)
 					release(t, lease)
 					w.served(t, 100*time.Millisecond)
 					lease = acquire(t, holder)
@@ -196,10 +197,10 @@ func TestAHolderThatDoesNotNameItsQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := server(t, srv)
 		value := fmt.Sprintf(`hf2:AAAAAAAAAAAAAAAAAAAAAA:1:%d:0@%[1]d:{"o":"earlier"}`, time.Now().UnixMilli())
-		must(t, rdb.Set(t.Context(), "k", value, time.Minute).Err())
+		expect.OK(t, rdb.Set(t.Context(), "k", value, time.Minute).Err())
 		w := wait(t, client(t, srv).MutexKey("k"))
 		time.Sleep(20 * time.Second)
-		equal(t, "the value", rdb.Get(t.Context(), "k").Val(), value+"+")
+		expect.Equal(t, "the value", rdb.Get(t.Context(), "k").Val(), value+"+")
 		rdb.Del(t.Context(), "k")
 		w.served(t, 400*time.Millisecond)
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Fault: The context of a waiter ends while a Strict server that lost its data grants nothing yet. The error says both, and for how
@@ -45,7 +46,7 @@ func TestAContextEndsInAQuarantine(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					_, err := form.lock(c).Acquire(ctx)
 					cancel()
-					equal(t, "the acquire's time", time.Since(began), patience)
+					expect.Equal(t, "the acquire's time", time.Since(began), patience)
 					inQuarantine(t, err, context.DeadlineExceeded)
 					if first != nil {
 						first.giveUp()
@@ -63,7 +64,7 @@ func TestAQuarantineBeginsWhileAWaiterPolls(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		strict := holdfast.Config{Strict: true}
 		other := configured(t, srv, strict)
-		must(t, inspect.New(other).ForceAdmit(t.Context()))
+		expect.OK(t, inspect.New(other).ForceAdmit(t.Context()))
 		held := acquire(t, other.Mutex("a"))
 		waits := wait(t, configured(t, srv, strict, new(unheard).wrap).Mutex("a"))
 		srv.Restart(false)
@@ -81,7 +82,7 @@ func inQuarantine(t *testing.T, err, ended error) {
 		!errors.As(err, &server) {
 		t.Fatalf("Acquire: %v", err)
 	}
-	inBounds(t, "for how long the server grants nothing", server.RetryAfter, 30*time.Second, time.Minute)
+	expect.Between(t, "for how long the server grants nothing", server.RetryAfter, 30*time.Second, time.Minute)
 	if text := err.Error(); !strings.HasPrefix(text, "holdfast: acquire ") ||
 		!strings.Contains(text, ended.Error()+"; server is in quarantine: it may have lost locks, and grants none for another ") {
 		t.Errorf("the error says %s", text)
@@ -94,7 +95,7 @@ func TestAContextEndsAfterAQuarantine(t *testing.T) {
 		strict := holdfast.Config{Strict: true}
 		one, other := configured(t, srv, strict), configured(t, srv, strict)
 		first, second := wait(t, one.Mutex("a")), wait(t, one.Mutex("a"))
-		must(t, inspect.New(other).ForceAdmit(t.Context()))
+		expect.OK(t, inspect.New(other).ForceAdmit(t.Context()))
 		<-first.done
 		second.cancel() // at once
 		<-second.done
@@ -118,7 +119,7 @@ func TestAQuarantineIsNotAskedForAtEachTurn(t *testing.T) {
 		bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 			one, other := configured(t, srv, cfg, counted("acquire", &n)), configured(t, srv, cfg, counted("acquire", &n))
 			if cfg.Strict {
-				must(t, inspect.New(one).ForceAdmit(t.Context()))
+				expect.OK(t, inspect.New(one).ForceAdmit(t.Context()))
 			}
 			held := acquire(t, one.Mutex("a"))
 			for turn := range 20 {
@@ -134,7 +135,7 @@ func TestAQuarantineIsNotAskedForAtEachTurn(t *testing.T) {
 	}
 	// The turns take two seconds. Each client asks when it begins to wait, and not more than once a second after that.
 	plain, strict := acquires(holdfast.Config{}), acquires(holdfast.Config{Strict: true})
-	inBounds(t, "acquires of 20 turns in Strict mode", strict, 0, plain+6)
+	expect.Between(t, "acquires of 20 turns in Strict mode", strict, 0, plain+6)
 }
 
 // As on a real server, a key does not expire while a script runs. Otherwise a script that has read the key
@@ -155,5 +156,5 @@ return redis.call('GET', KEYS[1]) or 'gone'`
 		took = time.Since(began)
 	}
 	time.Sleep(50 * time.Millisecond)
-	equal(t, "keys after the script", rdb.Exists(t.Context(), "k").Val(), 0)
+	expect.Equal(t, "keys after the script", rdb.Exists(t.Context(), "k").Val(), 0)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Fault: The holder dies, and with it the first waiters. The next waiter gets the lock within TTL + 1 s, however many
@@ -108,8 +109,7 @@ func TestAStandbyDoesNotPutOffALook(t *testing.T) {
 				t.Fatalf("%q are in the queue", waiters)
 			}
 			token, channel := tokenOf(waiters[0])
-			now, err := observer.Time(t.Context()).Result()
-			must(t, err)
+			now := expect.Of(observer.Time(t.Context()).Result()).OK(t)
 			message := fmt.Sprintf("hf2 standby %s %d %d", token, now.UnixMicro(), now.Add(25*time.Second).UnixMicro())
 			if n := observer.Publish(t.Context(), channel, message).Val(); n != 1 {
 				t.Fatalf("%d have heard it", n)
@@ -185,7 +185,7 @@ func TestAWaiterKeepsItsPromise(t *testing.T) {
 					synctest.Wait()
 				}
 				looks, _ := d.counted()
-				equal(t, "looks", looks, early)
+				expect.Equal(t, "looks", looks, early)
 				release(t, holder)
 				<-next.done
 				doomed.kill()
@@ -367,7 +367,7 @@ func TestAWaiterLooksOnlyIfItMayHaveMissedSomething(t *testing.T) {
 			lease := acquire(t, holder)
 			w := wait(t, l)
 			looks, _ := d.counted()
-			equal(t, c.what+": looks", looks, c.looks)
+			expect.Equal(t, c.what+": looks", looks, c.looks)
 			release(t, lease)
 			w.served(t, time.Second)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Fault: The server does not answer, or refuses, while somebody waits for a lock: in its queue, or by polling, because the server forbids
@@ -76,9 +77,9 @@ func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 			if lasts := next.lease.Deadline().Sub(released); lasts < ttl/2 {
 				t.Errorf("the lease lasts for %s of %s", lasts, ttl)
 			}
-			inBounds(t, "how long the lease lasts, at most like the lock", time.Until(next.lease.Deadline()), 0, left(t, srv, "a"))
+			expect.Between(t, "how long the lease lasts, at most like the lock", time.Until(next.lease.Deadline()), 0, left(t, srv, "a"))
 			time.Sleep(2 * ttl)
-			equal(t, "it is renewed", next.lease.Err() == nil, renew)
+			expect.Equal(t, "it is renewed", next.lease.Err() == nil, renew)
 			_ = next.lease.Release(t.Context())
 		})
 	}
@@ -102,9 +103,9 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 		if at := lease.Deadline(); !at.After(first) || at.Sub(began) > time.Minute {
 			t.Errorf("the renewal was not answered first: the lease lasts for %s", at.Sub(began))
 		}
-		must(t, <-extended)
+		expect.OK(t, <-extended)
 		own, left := time.Until(lease.Deadline()), left(t, srv, "a")
-		inBounds(t, "how long the lease lasts, at most like the lock", own, 59*time.Minute, left)
+		expect.Between(t, "how long the lease lasts, at most like the lock", own, 59*time.Minute, left)
 		release(t, lease)
 	})
 }
@@ -153,9 +154,8 @@ func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 
 		first = acquire(t, l)
 		server(t, srv).Del(t.Context(), "holdfast:{a}")
-		next, err := l.TryAcquire(t.Context())
-		must(t, err)
-		wantErr(t, "Release of the lost lease", first.Release(t.Context()), holdfast.ErrLost)
+		next := expect.Of(l.TryAcquire(t.Context())).OK(t)
+		expect.Err(t, "Release of the lost lease", first.Release(t.Context()), holdfast.ErrLost)
 		intact(next)
 		release(t, next)
 	})
@@ -180,15 +180,15 @@ func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 		}
 		renewed.Store(0)
 		time.Sleep(time.Minute)
-		equal(t, "renewals after the releases", renewed.Load(), 0)
+		expect.Equal(t, "renewals after the releases", renewed.Load(), 0)
 		lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
 		server(t, srv).Set(t.Context(), "holdfast:{a}", "theirs", time.Hour)
 		<-lease.Done()
 		lostBy(t, lease.Err(), holdfast.LossTaken)
 		renewed.Store(0)
 		time.Sleep(time.Minute)
-		equal(t, "renewals after the loss", renewed.Load(), 0)
-		equal(t, "the other's value", server(t, srv).Get(t.Context(), "holdfast:{a}").Val(), "theirs")
+		expect.Equal(t, "renewals after the loss", renewed.Load(), 0)
+		expect.Equal(t, "the other's value", server(t, srv).Get(t.Context(), "holdfast:{a}").Val(), "theirs")
 	})
 }
 
@@ -200,7 +200,7 @@ func TestADeadHeadCostsNoCommands(t *testing.T) {
 		holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Minute), holdfast.NoRenew()))
 		// The dead one has just come: one that came long ago is dropped by the next that comes.
 		dead := redis.Z{Score: float64(time.Now().UnixMicro()), Member: "dead\n1500\nholdfast:c:dead\n{}"}
-		must(t, server(t, srv).ZAdd(t.Context(), "holdfast:{a}:q", dead).Err())
+		expect.OK(t, server(t, srv).ZAdd(t.Context(), "holdfast:{a}:q", dead).Err())
 		var asked atomic.Int64
 		var waits []*waiting
 		for range 3 {
@@ -280,7 +280,7 @@ func TestLateRenewal(t *testing.T) {
 				})), holdfast.TTL(5*time.Second))
 				lease := acquire(t, l)
 				late := <-copies
-				must(t, lease.Extend(t.Context(), time.Minute))
+				expect.OK(t, lease.Extend(t.Context(), time.Minute))
 				if reply, err := late.anyhow(); err != nil || !strings.HasPrefix(reply, "kept ") && !strings.HasPrefix(reply, "renewed ") {
 					t.Errorf("the late copy is answered %q, %v", reply, err)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Fault: The server falls silent, and many leases are lost. Close waits until they have expired on the server, too,
@@ -31,9 +32,9 @@ func TestCloseAfterManyLeasesWereLostInSilence(t *testing.T) {
 			<-lease.Done()
 		}
 		began := time.Now()
-		wantErr(t, "Close", c.Close(context.Background()), nil)
+		expect.Err(t, "Close", c.Close(context.Background()), nil)
 		// Requests that are under way then last for another CommandTimeout.
-		inBounds(t, "how long Close takes", time.Since(began), 0, ttl+2100*time.Millisecond)
+		expect.Between(t, "how long Close takes", time.Since(began), 0, ttl+2100*time.Millisecond)
 	})
 }
 
@@ -54,7 +55,7 @@ func TestRenewalsToAServerThatRefuses(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		d.refuse(nil)
 		// A single one that is left over is sent by itself.
-		inBounds(t, "renewals by themselves", d.singles.Load(), 0, 10)
+		expect.Between(t, "renewals by themselves", d.singles.Load(), 0, 10)
 		time.Sleep(20 * time.Second)
 		alive(t, leases)
 	})
@@ -87,14 +88,14 @@ func TestReleaseWithADeadline(t *testing.T) {
 				began, released := time.Now(), make(chan error)
 				go func() { released <- lease.Release(ctx) }()
 				synctest.Wait()
-				wantErr(t, "Err during Release", lease.Err(), holdfast.ErrReleased)
+				expect.Err(t, "Err during Release", lease.Err(), holdfast.ErrReleased)
 				err := <-released
 				if !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
 					t.Errorf("Release after %s: %v", time.Since(began), err)
 				}
 				sure := &holdfast.ServerError{Op: "acquire", Name: "b"}
 				for _, err := range []error{err, errors.Join(sure, err), errors.Join(err, sure), fmt.Errorf("twice: %w, %w", sure, err)} {
-					wantErr(t, "not ambiguous", err, holdfast.ErrAmbiguous)
+					expect.Err(t, "not ambiguous", err, holdfast.ErrAmbiguous)
 				}
 				if errors.Is(errors.Join(sure, sure), holdfast.ErrAmbiguous) {
 					t.Error("what is not ambiguous is so twice")
@@ -127,13 +128,13 @@ func TestReleaseDoesNotWaitForARenewalThatHangs(t *testing.T) {
 			begun := time.Now()
 			ctx := lasting(t, patience)
 			err := first.lease.Release(ctx)
-			wantErr(t, "Err after Release", first.lease.Err(), holdfast.ErrReleased)
+			expect.Err(t, "Err after Release", first.lease.Err(), holdfast.ErrReleased)
 			if soon := patience < time.Second; errors.Is(err, context.DeadlineExceeded) != soon || (err == nil) == soon {
 				t.Errorf("Release within %s: %v", patience, err)
 			}
 			second.served(t, 50*time.Millisecond)
-			inBounds(t, "both releases", time.Since(begun), 0, 50*time.Millisecond)
-			rises(t, first.lease.Fence(), second.lease.Fence())
+			expect.Between(t, "both releases", time.Since(begun), 0, 50*time.Millisecond)
+			expect.Rises(t, first.lease.Fence(), second.lease.Fence())
 			close(hangs.letGo)
 		})
 	}
@@ -152,10 +153,10 @@ func TestReleasesAtOnceInAnOutage(t *testing.T) {
 			go func() { errs <- lease.Release(t.Context()) }()
 		}
 		for range calls {
-			wantErr(t, "Release", <-errs, holdfast.ErrUnavailable)
+			expect.Err(t, "Release", <-errs, holdfast.ErrUnavailable)
 		}
 		// RetryTimeout, and a command's timeout that begins at its end.
-		inBounds(t, "all calls", time.Since(began), 0, 5100*time.Millisecond)
+		expect.Between(t, "all calls", time.Since(began), 0, 5100*time.Millisecond)
 		d.hangs.Store(false)
 		release(t, acquire(t, client(t, srv).Mutex("a")))
 	})
@@ -194,10 +195,10 @@ func TestManyAreCancelledInSilence(t *testing.T) {
 					}
 				}
 				// Calls without an answer last for a CommandTimeout.
-				inBounds(t, "goroutines", backend.Goroutines(), 0, before+1000)
+				expect.Between(t, "goroutines", backend.Goroutines(), 0, before+1000)
 				d.hangs.Store(false)
 				time.Sleep(10 * time.Second)
-				inBounds(t, "goroutines that are left", backend.Goroutines(), 0, before+100)
+				expect.Between(t, "goroutines that are left", backend.Goroutines(), 0, before+100)
 				release(t, held)
 				for i := range locks {
 					release(t, acquire(t, other.Mutex(fmt.Sprint(i))))
@@ -212,8 +213,8 @@ func TestManyAreCancelledInSilence(t *testing.T) {
 					cancel()
 				}
 				began := time.Now()
-				wantErr(t, "Close", c.Close(context.Background()), nil)
-				inBounds(t, "how long Close takes", time.Since(began), 0, 5*time.Second)
+				expect.Err(t, "Close", c.Close(context.Background()), nil)
+				expect.Between(t, "how long Close takes", time.Since(began), 0, 5*time.Second)
 			})
 		})
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // tap is a client's way to its server, which meddles with what passes.
@@ -153,11 +154,10 @@ func (w *tap) deliver(t *testing.T) {
 	if held == nil {
 		t.Fatal("nothing was held")
 	}
-	conn, err := w.srv.Dial(t.Context(), "tcp", "")
-	must(t, err)
+	conn := expect.Of(w.srv.Dial(t.Context(), "tcp", "")).OK(t)
 	defer conn.Close()
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
-	must(t, errOf(conn.Write(held)))
+	expect.OK(t, expect.ErrOf(conn.Write(held)))
 	synctest.Wait()
 }
 
@@ -295,7 +295,6 @@ func (c *tappedConn) Read(b []byte) (n int, err error) {
 
 func exists(t *testing.T, srv *holdfasttest.Server, name string) bool {
 	t.Helper()
-	n, err := server(t, srv).Exists(t.Context(), "holdfast:{"+name+"}").Result()
-	must(t, err)
+	n := expect.Of(server(t, srv).Exists(t.Context(), "holdfast:{"+name+"}").Result()).OK(t)
 	return n == 1
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // between is a driver whose requests a test can answer, for a time. It records the names of the scripts that were run.
@@ -60,31 +61,25 @@ var errNoAnswer = context.DeadlineExceeded // as a driver returns it: the reques
 // detach detaches a lease.
 func detach(t *testing.T, l *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
 	t.Helper()
-	ticket, err := l.Detach(t.Context(), ttl)
-	must(t, err)
-	return ticket
+	return expect.Of(l.Detach(t.Context(), ttl)).OK(t)
 }
 
 // adopt adopts a lock.
 func adopt(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket) *holdfast.Lease {
 	t.Helper()
-	heir, err := c.Adopt(t.Context(), ticket)
-	must(t, err)
-	return heir
+	return expect.Of(c.Adopt(t.Context(), ticket)).OK(t)
 }
 
 // free requires that nobody holds the lock "a".
 func free(t *testing.T, srv *holdfasttest.Server) {
 	t.Helper()
-	equal(t, "the lock is held", isHeld(t, client(t, srv)), false)
+	expect.Equal(t, "the lock is held", isHeld(t, client(t, srv)), false)
 }
 
 // isHeld reports whether the lock "a" is held.
 func isHeld(t *testing.T, c *holdfast.Client) bool {
 	t.Helper()
-	held, err := backend.IsHeld(t.Context(), c.Mutex("a"))
-	must(t, err)
-	return held
+	return expect.Of(backend.IsHeld(t.Context(), c.Mutex("a"))).OK(t)
 }
 
 // Once a lease is detached, its process neither renews nor releases it, nor hands it to its own goroutines. When the
@@ -104,14 +99,14 @@ func TestADetachedLeaseIsLeftAlone(t *testing.T) {
 		release(t, handed.lease)
 		d.since()
 		time.Sleep(59 * time.Minute)
-		equal(t, "what the process of a detached lease runs", fmt.Sprint(d.since()), "[]")
-		equal(t, "the lock is held", isHeld(t, c), true)
+		expect.Equal(t, "what the process of a detached lease runs", fmt.Sprint(d.since()), "[]")
+		expect.Equal(t, "the lock is held", isHeld(t, c), true)
 		<-here.done
 		if here.err != nil || here.at.Sub(began) < time.Hour || here.at.Sub(began) > time.Hour+2*time.Second {
 			t.Errorf("a waiter got the lock after %s: %v", here.at.Sub(began), here.err)
 		}
-		rises(t, handed.lease.Fence(), here.lease.Fence())
-		wantErr(t, "Adopt", errOf(c.Adopt(t.Context(), ticket)), holdfast.ErrLost)
+		expect.Rises(t, handed.lease.Fence(), here.lease.Fence())
+		expect.Err(t, "Adopt", expect.ErrOf(c.Adopt(t.Context(), ticket)), holdfast.ErrLost)
 		release(t, here.lease)
 	})
 }
@@ -132,7 +127,7 @@ func TestALeaseThatWasPassedOnIsDetached(t *testing.T) {
 			t.Fatalf("it was not passed on: %q", value)
 		}
 		heir := adopt(t, client(t, srv), detach(t, second.lease, time.Minute))
-		rises(t, second.lease.Fence(), heir.Fence())
+		expect.Rises(t, second.lease.Fence(), heir.Fence())
 		release(t, heir)
 	})
 }
@@ -165,7 +160,7 @@ func TestALeaseIsDetachedAfterALossOfData(t *testing.T) {
 		server(t, srv).FlushAll(t.Context())
 		ticket := detach(t, lease, time.Minute)
 		heir := adopt(t, client(t, srv), ticket)
-		rises(t, lease.Fence(), heir.Fence())
+		expect.Rises(t, lease.Fence(), heir.Fence())
 		release(t, heir)
 
 		// With an exact key another program may have had it.
@@ -183,8 +178,7 @@ func TestAnAdoptionEndsAnEarlierLease(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		c, other := configured(t, srv, cfg), client(t, srv)
 		for _, get := range []func(context.Context) (*holdfast.Lease, error){c.Mutex("a").Acquire, c.Mutex("a").TryAcquire} {
-			earlier, err := get(t.Context())
-			must(t, err)
+			earlier := expect.Of(get(t.Context())).OK(t)
 			server(t, srv).Del(t.Context(), "holdfast:{a}")
 			heir := adopt(t, c, detach(t, acquire(t, other.Mutex("a")), time.Minute))
 			if earlier.Err() == nil || heir.Err() != nil {
@@ -297,10 +291,10 @@ func TestALeaseThatEndsWhileItIsDetached(t *testing.T) {
 			if ticket, err := lease.Detach(t.Context(), time.Hour); !errors.Is(err, c.want) || ticket != (holdfast.Ticket{}) {
 				t.Errorf("%s: Detach: %v, %v", what, ticket, err)
 			}
-			wantErr(t, what, lease.Err(), c.want)
+			expect.Err(t, what, lease.Err(), c.want)
 			d.handle(nil)
 			time.Sleep(time.Second)
-			equal(t, "the lock is held", isHeld(t, client(t, srv)), false)
+			expect.Equal(t, "the lock is held", isHeld(t, client(t, srv)), false)
 		}
 	})
 }
@@ -325,9 +319,9 @@ func TestALeaseIsDetachedOnce(t *testing.T) {
 			tickets <- ticket
 		}()
 		synctest.Wait()
-		wantErr(t, "Detach of a lease that is being detached", errOf(lease.Detach(t.Context(), time.Minute)), holdfast.ErrInvalid)
-		wantErr(t, "TryAcquire within it", errOf(l.TryAcquire(lease.Context(t.Context()))), holdfast.ErrInvalid)
-		wantErr(t, "before there is a ticket", lease.Err(), nil)
+		expect.Err(t, "Detach of a lease that is being detached", expect.ErrOf(lease.Detach(t.Context(), time.Minute)), holdfast.ErrInvalid)
+		expect.Err(t, "TryAcquire within it", expect.ErrOf(l.TryAcquire(lease.Context(t.Context()))), holdfast.ErrInvalid)
+		expect.Err(t, "before there is a ticket", lease.Err(), nil)
 		heir := adopt(t, c, <-tickets)
 		release(t, heir)
 	})
@@ -410,7 +404,7 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 				d.handle(nil)
 				if c.carriedOut {
 					free(t, srv)
-					wantErr(t, "Adopt", errOf(adopter.Adopt(t.Context(), ticket)), holdfast.ErrLost)
+					expect.Err(t, "Adopt", expect.ErrOf(adopter.Adopt(t.Context(), ticket)), holdfast.ErrLost)
 					return
 				}
 				if reply := <-late; !strings.HasPrefix(reply, "gone ") {
@@ -456,11 +450,11 @@ func TestALateAcquireOfADetachedLock(t *testing.T) {
 		},
 		"it was deleted": func(t *testing.T, c *holdfast.Client, srv *holdfasttest.Server, ticket holdfast.Ticket) {
 			server(t, srv).Del(t.Context(), "holdfast:{a}")
-			wantErr(t, "Adopt", errOf(c.Adopt(t.Context(), ticket)), holdfast.ErrLost)
+			expect.Err(t, "Adopt", expect.ErrOf(c.Adopt(t.Context(), ticket)), holdfast.ErrLost)
 		},
 		"the ticket is not used": func(t *testing.T, c *holdfast.Client, _ *holdfasttest.Server, _ holdfast.Ticket) {
 			time.Sleep(time.Second)
-			equal(t, "the lock is held", isHeld(t, c), true)
+			expect.Equal(t, "the lock is held", isHeld(t, c), true)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -490,7 +484,7 @@ func TestALateAcquireOfADetachedLock(t *testing.T) {
 				if what == "the ticket is not used" {
 					time.Sleep(10 * time.Second) // until the ticket has expired
 				}
-				equal(t, "the lock is held", isHeld(t, c), false)
+				expect.Equal(t, "the lock is held", isHeld(t, c), false)
 			})
 		})
 	}

@@ -3,7 +3,6 @@
 package virtual
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -21,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // bubble runs f with a server of its own. What f opens is closed before the bubble ends.
@@ -70,12 +70,11 @@ func opened(t *testing.T, dial dialer, cfg holdfast.Config, change func(*redis.O
 	for _, f := range wrap {
 		d = f(d)
 	}
-	c, err := holdfast.New(d, &cfg)
-	must(t, err)
+	c := expect.Of(holdfast.New(d, &cfg)).OK(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
-		wantErr(t, "Close", c.Close(ctx), nil)
+		expect.Err(t, "Close", c.Close(ctx), nil)
 	})
 	return c
 }
@@ -84,7 +83,7 @@ func opened(t *testing.T, dial dialer, cfg holdfast.Config, change func(*redis.O
 func alive(t *testing.T, leases []*holdfast.Lease) {
 	t.Helper()
 	for _, lease := range leases {
-		wantErr(t, lease.Name(), lease.Err(), nil)
+		expect.Err(t, lease.Name(), lease.Err(), nil)
 		release(t, lease)
 	}
 }
@@ -182,58 +181,13 @@ func left(t *testing.T, srv *holdfasttest.Server, name string) time.Duration {
 
 func acquire(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 	t.Helper()
-	lease, err := l.Acquire(t.Context())
-	must(t, err)
-	return lease
+	return expect.Of(l.Acquire(t.Context())).OK(t)
 }
 
 func release(t *testing.T, l *holdfast.Lease) {
 	t.Helper()
-	wantErr(t, "Release", l.Release(context.Background()), nil)
+	expect.Err(t, "Release", l.Release(context.Background()), nil)
 }
-
-// must ends the test if there is an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wantErr requires that err matches target, or is nil if target is nil.
-func wantErr(t *testing.T, what string, err, target error) {
-	t.Helper()
-	if !errors.Is(err, target) {
-		t.Errorf("%s: %v; want %v", what, err, target)
-	}
-}
-
-// equal requires that what was got is what was wanted.
-func equal[T comparable](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v; want %v", what, got, want)
-	}
-}
-
-// rises requires that one fence is above another that was granted before it.
-func rises(t testing.TB, before, fence uint64) {
-	t.Helper()
-	if fence <= before {
-		t.Errorf("fence %d follows %d", fence, before)
-	}
-}
-
-// inBounds requires that what was got is within bounds.
-func inBounds[T cmp.Ordered](t testing.TB, what string, got, least, most T) {
-	t.Helper()
-	if got < least || got > most {
-		t.Errorf("%s: %v; want %v to %v", what, got, least, most)
-	}
-}
-
-// errOf returns the error of a call that also returns something else.
-func errOf[T any](_ T, err error) error { return err }
 
 // async calls f in a goroutine, and returns where its result will be.
 func async[T any](f func() T) <-chan T {
@@ -254,7 +208,7 @@ func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
 		second := wait(t, client(t, srv).Mutex("a", ttl))
 		first.cancel()
 		<-first.done
-		equal(t, "Acquire", first.err, context.Canceled)
+		expect.Equal(t, "Acquire", first.err, context.Canceled)
 		time.Sleep(5 * time.Minute)
 		release(t, lease)
 		second.served(t, time.Second)
@@ -293,7 +247,7 @@ func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
 				if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrAmbiguous) || errors.Is(err, holdfast.ErrLost) {
 					t.Errorf("Release again: %v", err)
 				}
-				wantErr(t, "Release once more", lease.Release(t.Context()), nil)
+				expect.Err(t, "Release once more", lease.Release(t.Context()), nil)
 			})
 		})
 	}
@@ -314,20 +268,20 @@ func TestAnIdleSubscriptionIsClosed(t *testing.T) {
 		for range 2 { // it is opened again when it is needed
 			lease := acquire(t, client(t, srv).Mutex("a"))
 			next := wait(t, c.Mutex("a"))
-			equal(t, "channels while somebody waits", channels(), 1)
+			expect.Equal(t, "channels while somebody waits", channels(), 1)
 			release(t, lease)
 			next.served(t, time.Second)
 			time.Sleep(50 * time.Second)
-			equal(t, "channels soon after", channels(), 1)
+			expect.Equal(t, "channels soon after", channels(), 1)
 			time.Sleep(15 * time.Second)
-			equal(t, "channels after a minute", channels(), 0)
+			expect.Equal(t, "channels after a minute", channels(), 0)
 		}
 		lease := acquire(t, c.Mutex("a"))
 		time.Sleep(5 * time.Minute)
 		heard := func() int64 { return observer.PubSubNumSub(t.Context(), "holdfast:c:h").Val()["holdfast:c:h"] }
-		equal(t, "those who hear operators while a lock is held", heard(), 1)
+		expect.Equal(t, "those who hear operators while a lock is held", heard(), 1)
 		release(t, lease)
 		time.Sleep(2 * time.Minute)
-		equal(t, "those who hear operators when no lock is held", heard(), 0)
+		expect.Equal(t, "those who hear operators when no lock is held", heard(), 0)
 	})
 }

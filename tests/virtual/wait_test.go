@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/once"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // who is a lock's holder in tests of its waiters.
@@ -102,11 +103,11 @@ func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 						if !slices.Contains(names, held.Name) || held.Holder.Identity != who || !strings.Contains(err.Error(), who) {
 							t.Errorf("turn %d: %v names %q, held by %+v", turn, err, held.Name, held.Holder)
 						}
-						inBounds(t, fmt.Sprintf("turn %d: how long it waited", turn), took, of.limit, of.limit+of.slack)
+						expect.Between(t, fmt.Sprintf("turn %d: how long it waited", turn), took, of.limit, of.limit+of.slack)
 						if first == nil {
 							continue
 						}
-						equal(t, "canceled", first.giveUp(), context.Canceled)
+						expect.Equal(t, "canceled", first.giveUp(), context.Canceled)
 					}
 					time.Sleep(time.Millisecond) // it leaves in the background
 					if s, err := lock(client(t, srv)).Status(t.Context()); err != nil || len(s.Waiters) != 0 {
@@ -134,9 +135,9 @@ func TestAGrantThatWasNotHeardIsFoundWhenTimeIsUp(t *testing.T) {
 				time.Sleep(1500 * time.Millisecond)
 				release(t, lease)
 				got.granted(t)
-				rises(t, lease.Fence(), got.lease.Fence())
+				expect.Rises(t, lease.Fence(), got.lease.Fence())
 				time.Sleep(time.Minute)
-				wantErr(t, "a minute later", got.lease.Err(), nil)
+				expect.Err(t, "a minute later", got.lease.Err(), nil)
 				release(t, got.lease)
 			})
 		})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -54,9 +55,7 @@ func (w way) start(t *testing.T) (addrs []string) {
 		addrs = append(addrs, server.Start(t, server.One(t)).Addr())
 	}
 	if w.servers > 1 {
-		if err := inspect.NewQuorum(quorumOf(t, addrs)).Admit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, inspect.NewQuorum(quorumOf(t, addrs)).Admit(t.Context()))
 	}
 	return addrs
 }
@@ -182,9 +181,7 @@ func TestALateInstanceReleasesNothing(t *testing.T) {
 			rdb, l := dial(t, addrs[0]), client(t, addrs[0], nil).MutexKey(key)
 			var lease *holdfast.Lease
 			_ = old.open(t, addrs)(t.Context(), func(context.Context, uint64) (err error) {
-				if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-					t.Errorf("TryAcquire of what an old instance holds: %v", err)
-				}
+				expect.Err(t, "TryAcquire of what an old instance holds", expect.ErrOf(l.TryAcquire(t.Context())), holdfast.ErrHeld)
 				if n, err := rdb.Del(t.Context(), key).Result(); n != 1 || err != nil { // as if it had expired
 					t.Errorf("%d keys are deleted, %v", n, err)
 				}
@@ -194,12 +191,8 @@ func TestALateInstanceReleasesNothing(t *testing.T) {
 			if lease == nil {
 				t.Fatal("we do not have the lock")
 			}
-			if err := lease.Extend(t.Context(), ttl); err != nil {
-				t.Errorf("our lock, after a late instance has released its own: %v", err)
-			}
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			expect.Err(t, "our lock, after a late instance has released its own", lease.Extend(t.Context(), ttl), nil)
+			expect.Err(t, "Release", lease.Release(t.Context()), nil)
 		})
 	}
 }
@@ -208,9 +201,7 @@ func TestALateInstanceReleasesNothing(t *testing.T) {
 func TestALockWithoutAnExpiryIsTold(t *testing.T) {
 	t.Parallel()
 	addrs := way{servers: 1}.start(t)
-	if err := dial(t, addrs[0]).SetNX(t.Context(), name, "token", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, dial(t, addrs[0]).SetNX(t.Context(), name, "token", 0).Err())
 	_, err := client(t, addrs[0], nil).MutexKey(name).TryAcquire(t.Context())
 	if held := (*holdfast.HeldError)(nil); !errors.As(err, &held) || !held.Holder.Foreign || held.Holder.TTL != holdfast.NoExpiry {
 		t.Errorf("TryAcquire: %v", err)
@@ -223,24 +214,15 @@ func TestATokenTakesWhatBeginsWithIt(t *testing.T) {
 	addrs := way{servers: 1}.start(t)
 	locker := redislock.New(dial(t, addrs[0]))
 	for _, token := range []string{"h", "hf", "hf2", "hf2:"} {
-		lease, err := client(t, addrs[0], nil).MutexKey(name).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := locker.Obtain(t.Context(), name, ttl, nil); !errors.Is(err, redislock.ErrNotObtained) {
-			t.Errorf("Obtain of what we hold: %v", err)
-		}
+		lease := expect.Of(client(t, addrs[0], nil).MutexKey(name).Acquire(t.Context())).OK(t)
+		expect.Err(t, "Obtain of what we hold", expect.ErrOf(locker.Obtain(t.Context(), name, ttl, nil)), redislock.ErrNotObtained)
 		lock, err := locker.Obtain(t.Context(), name, ttl, &redislock.Options{Token: token})
 		if err != nil {
 			t.Errorf("with the token %q: %v; the page says that it takes our lock", token, err)
 			continue
 		}
-		if err := lease.Extend(t.Context(), ttl); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Extend of the lock that was taken: %v", err)
-		}
-		if err := lock.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		expect.Err(t, "Extend of the lock that was taken", lease.Extend(t.Context(), ttl), holdfast.ErrLost)
+		expect.Err(t, "Release", lock.Release(t.Context()), nil)
 	}
 }
 
@@ -248,16 +230,9 @@ func TestATokenTakesWhatBeginsWithIt(t *testing.T) {
 func TestForceTakesOurLock(t *testing.T) {
 	t.Parallel()
 	addrs := way{servers: 1}.start(t)
-	lease, err := client(t, addrs[0], nil).MutexKey("rueidislock:0:" + name).Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := expect.Of(client(t, addrs[0], nil).MutexKey("rueidislock:0:" + name).Acquire(t.Context())).OK(t)
 	_, cancel, err := rueidisLocker(t, addrs[0], 1).ForceWithContext(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	defer cancel()
-	if err := lease.Extend(t.Context(), ttl); !errors.Is(err, holdfast.ErrLost) {
-		t.Errorf("Extend of the lock that was taken: %v", err)
-	}
+	expect.Err(t, "Extend of the lock that was taken", lease.Extend(t.Context(), ttl), holdfast.ErrLost)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/quorum"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // name is that of the lock in all programs.
@@ -109,11 +110,7 @@ func quorumOf(t *testing.T, addrs []string) *quorum.Quorum {
 	for _, addr := range addrs {
 		nodes = append(nodes, client(t, addr, &holdfast.Config{Strict: true}))
 	}
-	q, err := quorum.New(nodes, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return q
+	return expect.Of(quorum.New(nodes, nil)).OK(t)
 }
 
 func client(t *testing.T, addr string, cfg *holdfast.Config) *holdfast.Client {
@@ -122,10 +119,7 @@ func client(t *testing.T, addr string, cfg *holdfast.Config) *holdfast.Client {
 		cfg = &holdfast.Config{}
 	}
 	cfg.TTL, cfg.CommandTimeout, cfg.RetryTimeout = ttl, timeout, 2*timeout
-	c, err := holdfastgoredis.New(dial(t, addr), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Of(holdfastgoredis.New(dial(t, addr), cfg)).OK(t)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -248,9 +242,7 @@ func rueidisLocker(t *testing.T, addr string, majority int32) rueidislock.Locker
 	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientOption: rueidis.ClientOption{InitAddress: []string{addr}}, KeyMajority: majority, KeyValidity: ttl, TryNextAfter: timeout,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	t.Cleanup(locker.Close)
 	return locker
 }

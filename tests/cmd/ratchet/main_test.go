@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 const text = `# a comment
@@ -72,17 +74,11 @@ func TestLinesAreCountedByWhatTheyAreFor(t *testing.T) {
 		"examples/e.go", "docs/scripts/x.lua", "docs/decisions/0001-a.md", "docs/decisions/README.md", ".git/w.go", "dist/v.go",
 	} {
 		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("one\ntwo\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		expect.OK(t, os.WriteFile(path, []byte("one\ntwo\n"), 0o644))
 	}
 	got := map[string]int{}
-	if err := lines(root, got); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, lines(root, got))
 	if want := map[string]int{"go": 8, "go-library": 4, "go-command": 2, "go-programs": 2, "go-tests": 6, "lua": 2, "decisions": 1}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -97,12 +93,8 @@ func TestUpwards(t *testing.T) {
 		"internal/engine/high.go":   "package engine\n\ntype high struct{ low }\n\nfunc (high) g() { h() }\n",
 	} {
 		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		expect.OK(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	t.Setenv("GOWORK", "off")
 	for order, want := range map[string]int{"low.go middle.go high.go": 2, "middle.go low.go high.go": 1, "middle.go high.go low.go": 1} {

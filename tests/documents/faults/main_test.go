@@ -6,25 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 )
 
 func TestFaultsAreThoseOfTheTests(t *testing.T) {
-	if err := inputs.In(root); err != nil {
-		t.Fatal(err)
-	}
-	want, err := page(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, inputs.In(root))
+	want := expect.Of(page(root)).OK(t)
 	if n := strings.Count(want, "_test.go)"); n < 200 {
 		t.Fatalf("only %d tests say which faults they survive", n)
 	}
-	got, err := os.ReadFile(filepath.Join(root, "docs", "faults.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Error("docs/faults.md is not what the comments of tests say: run go generate ./tests/documents/faults")
-	}
+	got := expect.Of(os.ReadFile(filepath.Join(root, "docs", "faults.md"))).OK(t)
+	expect.Equal(t, "docs/faults.md is not what the comments of tests say: run go generate ./tests/documents/faults", string(got), want)
 }

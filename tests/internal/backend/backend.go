@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -223,10 +224,7 @@ func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Clien
 // New returns a new holdfast client with a driver, closed with the test.
 func New(tb testing.TB, cfg *holdfast.Config, d driver.Driver) *holdfast.Client {
 	tb.Helper()
-	c, err := holdfast.New(d, patient(cfg))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := expect.Of(holdfast.New(d, patient(cfg))).OK(tb)
 	CloseWith(tb, c)
 	return c
 }
@@ -329,10 +327,7 @@ func Eventually(tb testing.TB, what string, f func() bool) {
 // goes on hearing that for some time after its last lease.
 func Channels(tb testing.TB, rdb *redis.Client) []string {
 	tb.Helper()
-	all, err := rdb.PubSubChannels(tb.Context(), "*").Result()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	all := expect.Of(rdb.PubSubChannels(tb.Context(), "*").Result()).OK(tb)
 	return slices.DeleteFunc(all, func(name string) bool { return name == "holdfast:c:h" })
 }
 

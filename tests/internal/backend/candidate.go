@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Candidate runs in an election. It leads until it is told what to return.
@@ -82,9 +83,7 @@ func Watch(tb testing.TB, e *election.Election) (next func() string) {
 		defer close(over)
 		for status, err := range e.Watch(ctx) {
 			leader, _ := status.Holder()
-			if err != nil {
-				tb.Errorf("Watch: %v", err)
-			}
+			expect.Err(tb, "Watch", err, nil)
 			select {
 			case seen <- leader.Identity:
 			case <-ctx.Done():

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Resource is what a lock protects. It accepts a write only if its fence is not below the highest that it has
@@ -62,9 +63,7 @@ func SetCounter(tb testing.TB, rdb redis.Cmdable, key string, fence int64) {
 	tb.Helper()
 	ctx := context.Background()
 	rdb.Del(ctx, key)
-	if err := rdb.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: IDOf(fence), Values: []string{"g", ""}}).Err(); err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, rdb.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: IDOf(fence), Values: []string{"g", ""}}).Err())
 }
 
 // IDOf returns the id of a fence in its counter.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
@@ -111,18 +112,11 @@ func judged(t *testing.T, cfg Config) *Report {
 	if cfg.Binary, err = ready(); err != nil {
 		t.Fatal(err)
 	}
-	report, err := Run(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := expect.Of(Run(t.Context(), cfg)).OK(t)
 	var text strings.Builder
-	if err := report.Write(&text); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, report.Write(&text))
 	t.Log(text.String())
-	if report.Violations > 0 {
-		t.Error("there are violations")
-	}
+	expect.AtMost(t, "there are violations", report.Violations, 0)
 	if report.Inconclusive() {
 		t.Errorf("%d checks of %d histories were given up", report.Unknown, report.Histories)
 	}
@@ -134,16 +128,11 @@ func judged(t *testing.T, cfg Config) *Report {
 func TestViolationsAreKept(t *testing.T) {
 	nightly(t)
 	t.Parallel()
-	list, err := overlay.Write(t.TempDir(), overlay.Line("minted", "return 5, n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := expect.Of(overlay.Write(t.TempDir(), overlay.Line("minted", "return 5, n"))).OK(t)
 	report, err := Run(t.Context(), Config{
 		Dir: t.TempDir(), Lanes: 4, Histories: 400, StopAt: []Rule{Fences}, Calm: true, BuildArgs: []string{"-overlay", list},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, err)
 	if len(report.Failures) == 0 {
 		t.Fatalf("not found out in %d histories", report.Histories)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/harness"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
@@ -227,10 +228,7 @@ func believed(events []history.Event, accesses []worker.Access) []history.Event 
 
 // reset makes a server as it was at its start.
 func (l *lane) reset(tb testing.TB, n *node) {
-	c, err := n.Dial()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	c := expect.Of(n.Dial()).OK(tb)
 	defer c.Close()
 	for _, command := range []string{
 		"CLIENT UNPAUSE",

@@ -7,13 +7,11 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 func TestPlansFollowFromTheirSeed(t *testing.T) {
-	pair, err := Kinds(&Config{}, "stranger", "process-killed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := expect.Of(Kinds(&Config{}, "stranger", "process-killed")).OK(t)
 	seen := map[string]bool{}
 	for n := range uint64(100) {
 		text, err := json.Marshal(NewPlan(n/2, "some", Default, Mutex{}, pair))
@@ -48,10 +46,7 @@ func TestPlansMakeRoomForTheirFaults(t *testing.T) {
 // Every kind of lock has suitable plans.
 func TestPlansSuitTheirSubject(t *testing.T) {
 	for _, s := range Subjects {
-		chosen, err := Kinds(&Config{Subject: s})
-		if err != nil {
-			t.Fatal(err)
-		}
+		chosen := expect.Of(Kinds(&Config{Subject: s})).OK(t)
 		minority, all := 0, 0
 		for seed := range uint64(200) {
 			p := NewPlan(seed, "some", Strict, s, []*Kind{chosen[seed%uint64(len(chosen))]})
@@ -102,9 +97,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s is within the model of the default mode only", k.Name)
 		}
 	}
-	if within < 25 {
-		t.Errorf("only %d kinds are within the model", within)
-	}
+	expect.AtLeast(t, "kinds are within the model", within, 25)
 	for names, within := range map[string]bool{"flushall": true, "stranger": true, "flushall lost-reply": true, "flushall stranger": false, "older-restart stranger": false} {
 		found, err := Kinds(&Config{}, strings.Fields(names)...)
 		if p := (&Plan{Mode: Strict, kinds: found}); err != nil || p.Within() != within {

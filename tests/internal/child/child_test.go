@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // A goroutine that ends while it is locked to its thread ends the thread, too, and so would kill a child forked
@@ -18,9 +20,7 @@ func TestChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		runtime.LockOSThread()
 		started <- Start(cmd)
 	}()
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, <-started)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {

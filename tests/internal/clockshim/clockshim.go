@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -39,15 +40,10 @@ func New(tb testing.TB) *Clock {
 	if err := Available(); err != nil {
 		tb.Skipf("SKIPPED: %v", err)
 	}
-	library, err := compiled()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	library := expect.Of(compiled()).OK(tb)
 	dir := tb.TempDir()
 	c := &Clock{tb: tb, library: filepath.Join(dir, "clock.so"), file: filepath.Join(dir, "settings")}
-	if err := os.WriteFile(c.library, library, 0o700); err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, os.WriteFile(c.library, library, 0o700))
 	c.set(0, 0)
 	return c
 }
@@ -92,9 +88,7 @@ func (c *Clock) set(offset, step time.Duration) {
 		_, err = f.Write(settings)
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	expect.OK(c.tb, err)
 	time.Sleep(2 * lookInterval)
 }
 

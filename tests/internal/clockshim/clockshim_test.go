@@ -6,16 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // shown returns how far the server's clock is ahead of ours.
 func shown(t *testing.T, s *server.Server, command ...any) time.Duration {
 	t.Helper()
-	reply, err := s.Do(command...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reply := expect.Of(s.Do(command...)).OK(t)
 	now := time.Now()
 	parts := reply.([]any)
 	seconds, err1 := strconv.ParseInt(fmt.Sprint(parts[0]), 10, 64)
@@ -44,14 +42,9 @@ func TestEveryServersClockMoves(t *testing.T) {
 
 		// Expiries follow the same clock.
 		for _, jump := range []time.Duration{-2 * time.Minute, 4 * time.Minute} {
-			if _, err := s.Do("SET", "key", "value", "PX", 60_000); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, expect.ErrOf(s.Do("SET", "key", "value", "PX", 60_000)))
 			c.Jump(jump)
-			reply, err := s.Do("PTTL", "key")
-			if err != nil {
-				t.Fatal(err)
-			}
+			reply := expect.Of(s.Do("PTTL", "key")).OK(t)
 			pttl := time.Duration(reply.(int64)) * time.Millisecond
 			if jump < 0 && pttl < 2*time.Minute || jump > 0 && reply != int64(-2) {
 				t.Errorf("after a jump by %s a key of a minute has %s left", jump, pttl)

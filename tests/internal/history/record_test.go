@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // lapse waits until the clock has advanced. Some clocks are coarse.
@@ -99,8 +101,6 @@ func TestFairness(t *testing.T) {
 			Report{Grants: 2, LongestWait: 90, MeanWait: 10, Jain: 0.25},
 		},
 	} {
-		if got := Fairness(c.events); got != c.want {
-			t.Errorf("%s: got %+v; want %+v", name, got, c.want)
-		}
+		expect.Equal(t, name+": got", Fairness(c.events), c.want)
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // standStill makes this process stand still for half a second.
@@ -19,12 +19,8 @@ func standStill(t *testing.T) {
 	t.Helper()
 	// The first signal may come before the process has stopped.
 	waker := exec.Command("sh", "-c", "for n in 1 2 3 4; do sleep 0.5; kill -CONT "+strconv.Itoa(os.Getpid())+"; done")
-	if err := waker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, waker.Start())
+	expect.OK(t, syscall.Kill(os.Getpid(), syscall.SIGSTOP))
 	_ = waker.Wait()
 }
 
@@ -39,15 +35,11 @@ func TestOnlyAProcessThatStoodStillIsExcused(t *testing.T) {
 		standStill(t)
 		return errors.New("too late")
 	})
-	if attempts != 2 {
-		t.Errorf("%d attempts", attempts)
-	}
+	expect.Equal(t, "attempts", attempts, 2)
 	if !Stalled(began) {
 		t.Error("the process stood still, and nobody saw it")
 	}
-	if report := Report(began); !strings.Contains(report, "stood still for ") {
-		t.Errorf("the report does not say that it stood still: %s", report)
-	}
+	expect.Contains(t, "the report does not say that it stood still", Report(began), "stood still for ")
 	for range 5 { // a stall may happen
 		if !Stalled(time.Now()) {
 			return
@@ -139,9 +131,7 @@ func TestAnAttemptIsATestOfItsOwn(t *testing.T) {
 	if err == nil || err.Error() != "from a goroutine\nat the end" {
 		t.Errorf("it fails with %q", err)
 	}
-	if !slices.Equal(order, []string{"last", "first"}) {
-		t.Errorf("the cleanups ran as %q", order)
-	}
+	expect.Same(t, "the cleanups ran as", order, []string{"last", "first"})
 	if err := try(t, 1, func(t testing.TB) { t.Log(t.Name()) }); err != nil || t.Failed() {
 		t.Errorf("one that does not fail: %v", err)
 	}

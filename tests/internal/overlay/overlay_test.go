@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 const (
@@ -18,12 +20,8 @@ func tree(t *testing.T, pairs ...string) string {
 	dir := t.TempDir()
 	for i := 0; i < len(pairs); i += 2 {
 		path := filepath.Join(dir, filepath.FromSlash(pairs[i]))
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(pairs[i+1]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		expect.OK(t, os.WriteFile(path, []byte(pairs[i+1]), 0o600))
 	}
 	return dir
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -39,9 +40,7 @@ func NewAuthority(tb testing.TB, name string) *Authority {
 	template := template(name, time.Now().Add(time.Hour))
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	if a.cert, err = x509.ParseCertificate(der); err != nil {
 		tb.Fatal(err)
 	}
@@ -60,14 +59,8 @@ func (a *Authority) Issue(host string, until time.Time) Pair {
 	} else {
 		template.DNSNames = []string{host}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		a.tb.Fatal(err)
-	}
-	secret, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		a.tb.Fatal(err)
-	}
+	der := expect.Of(x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)).OK(a.tb)
+	secret := expect.Of(x509.MarshalECPrivateKey(key)).OK(a.tb)
 	return Pair{write(a.tb, "CERTIFICATE", der), write(a.tb, "EC PRIVATE KEY", secret)}
 }
 
@@ -81,11 +74,7 @@ func (a *Authority) Pool() *x509.CertPool {
 // Load loads the pair for a client or a server.
 func (p Pair) Load(tb testing.TB) tls.Certificate {
 	tb.Helper()
-	c, err := tls.LoadX509KeyPair(p.Cert, p.Key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return c
+	return expect.Of(tls.LoadX509KeyPair(p.Cert, p.Key)).OK(tb)
 }
 
 func template(name string, until time.Time) *x509.Certificate {
@@ -100,19 +89,13 @@ func template(name string, until time.Time) *x509.Certificate {
 
 func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return key
+	return expect.Of(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).OK(tb)
 }
 
 func write(tb testing.TB, kind string, der []byte) string {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "a.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return file
 }
 
@@ -131,10 +114,7 @@ func Listen(tb testing.TB, s *server.Server, pair Pair, trusted *Authority) (add
 	}
 	var last error
 	for range 10 { // another process may take the port
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
+		l := expect.Of(net.Listen("tcp", "127.0.0.1:0")).OK(tb)
 		port := l.Addr().(*net.TCPAddr).Port
 		l.Close()
 		_, last = s.Do("CONFIG", "SET", "tls-cert-file", pair.Cert, "tls-key-file", pair.Key, "tls-ca-cert-file", ca, "tls-auth-clients", auth, "tls-port", port)

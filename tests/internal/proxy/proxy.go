@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/network"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/resp"
 )
 
@@ -39,10 +40,7 @@ type Proxy struct {
 // host:port. It ends with the test.
 func New(tb testing.TB, target string) *Proxy {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	listener := expect.Of(net.Listen("tcp", "127.0.0.1:0")).OK(tb)
 	p := &Proxy{target: target, listener: listener, links: make(map[*link]struct{})}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.running.Go(p.accept)

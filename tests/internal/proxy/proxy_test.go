@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/resp"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -25,23 +26,20 @@ func start(t *testing.T) (*server.Server, *Proxy) {
 
 func dial(t *testing.T, p *Proxy) *resp.Conn {
 	t.Helper()
-	c, err := resp.Dial(p.Addr(), 30*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := expect.Of(resp.Dial(p.Addr(), 30*time.Second)).OK(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
-func expect(t *testing.T, c interface{ Do(...any) (any, error) }, want any, args ...any) {
+func wants(t *testing.T, c interface{ Do(...any) (any, error) }, want any, args ...any) {
 	t.Helper()
 	if got, err := c.Do(args...); err != nil || got != want {
 		t.Errorf("%v: got %v, %v; want %v", args, got, err, want)
 	}
 }
 
-// expectNone requires that a reply does not come, and that the connection stays open.
-func expectNone(t *testing.T, c *resp.Conn) {
+// wantsNone requires that a reply does not come, and that the connection stays open.
+func wantsNone(t *testing.T, c *resp.Conn) {
 	t.Helper()
 	c.SetTimeout(silence)
 	var e net.Error
@@ -60,15 +58,11 @@ func TestDelays(t *testing.T) {
 		began := time.Now()
 		const requests = 20
 		for range requests {
-			if err := c.Send("PING"); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, c.Send("PING"))
 			time.Sleep(2 * time.Millisecond) // so that they are read one by one
 		}
 		for range requests {
-			if _, err := c.Receive(); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, expect.ErrOf(c.Receive()))
 		}
 		if took := time.Since(began); took < delay || took > requests*delay/2 {
 			return fmt.Errorf("%d requests, each delayed by %v, took %v", requests, delay, took)
@@ -82,20 +76,16 @@ func TestHold(t *testing.T) {
 	s, p := start(t)
 	held := p.Hold(Containing("APPEND", "first"), Hang)
 	c := dial(t, p)
-	expect(t, c, int64(1), "APPEND", "key", "0")
+	wants(t, c, int64(1), "APPEND", "key", "0")
 	for _, text := range []string{"first", "behind"} {
-		if err := c.Send("APPEND", "key", text); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, c.Send("APPEND", "key", text))
 	}
 	held.Wait(t)
-	expectNone(t, c)
-	expect(t, dial(t, p), int64(6), "APPEND", "key", "first") // a trap springs once
-	expect(t, s, "0first", "GET", "key")
-	if got := held.Forward(t); got != ":11\r\n" {
-		t.Errorf("the reply to the late copy is %q", got)
-	}
-	expect(t, s, "0firstfirst", "GET", "key")
+	wantsNone(t, c)
+	wants(t, dial(t, p), int64(6), "APPEND", "key", "first") // a trap springs once
+	wants(t, s, "0first", "GET", "key")
+	expect.Equal(t, "the reply to the late copy", held.Forward(t), ":11\r\n")
+	wants(t, s, "0firstfirst", "GET", "key")
 }
 
 func TestDeafenAndCutSubscriptions(t *testing.T) {
@@ -103,15 +93,13 @@ func TestDeafenAndCutSubscriptions(t *testing.T) {
 	other := dial(t, p)
 	subscribe := func() *resp.Conn {
 		c := dial(t, p)
-		if _, err := c.Do("SUBSCRIBE", "channel"); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, expect.ErrOf(c.Do("SUBSCRIBE", "channel")))
 		return c
 	}
 	deaf := subscribe()
 	p.Deafen(true)
-	expect(t, other, int64(1), "PUBLISH", "channel", "unheard")
-	expectNone(t, deaf)
+	wants(t, other, int64(1), "PUBLISH", "channel", "unheard")
+	wantsNone(t, deaf)
 	p.Deafen(false)
 	cut := subscribe()
 	p.CutSubscriptions()
@@ -119,5 +107,5 @@ func TestDeafenAndCutSubscriptions(t *testing.T) {
 	if _, err := cut.Receive(); err == nil || errors.As(err, &e) && e.Timeout() {
 		t.Errorf("got %v; want a broken connection", err)
 	}
-	expect(t, other, "PONG", "PING")
+	wants(t, other, "PONG", "PING")
 }

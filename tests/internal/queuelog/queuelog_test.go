@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -146,17 +147,13 @@ func TestLogOfServers(t *testing.T) {
 			lock := Lock{Name: "a", Key: "L", Queue: "Q"}
 			q := Follow(s, lock)
 			const script = `redis.call('ZADD', 'Q', '5', 'A\n1500\nc\n{"o":"x","p":1}') redis.call('SET', 'L', 'hf2:B:7:1:0:{}', 'PX', 100)`
-			if _, err := s.Do("EVAL", script, 0); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, expect.ErrOf(s.Do("EVAL", script, 0)))
 			if found := q.End(); len(found.Passed) != 1 || !found.Whole || found.Grants != 1 {
 				t.Errorf("%+v; want one passed, one grant, whole", found)
 			}
 
 			q = Follow(s, lock)
-			if _, err := s.Do("CLIENT", "KILL", "TYPE", "normal"); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, expect.ErrOf(s.Do("CLIENT", "KILL", "TYPE", "normal")))
 			if q.End().Whole {
 				t.Error("a log that was cut off passes for whole")
 			}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Binary is a program that serves the Redis protocol.
@@ -39,10 +41,7 @@ var found = sync.OnceValues(func() ([]Binary, error) {
 // one that fails.
 func Binaries(tb testing.TB) []Binary {
 	tb.Helper()
-	all, err := All()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	all := expect.Of(All()).OK(tb)
 	if testing.Testing() && testing.Short() {
 		name, _, _ := strings.Cut(os.Getenv("HOLDFAST_TEST_SERVERS"), "=")
 		named := slices.IndexFunc(all, func(b Binary) bool { return b.Name == strings.TrimSpace(name) })

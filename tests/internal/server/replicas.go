@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Sentinels is a master with replicas, and the sentinels that watch them.
@@ -189,9 +191,7 @@ func StartReplica(tb testing.TB, bin Binary, master *Server, opts ...Option) *Se
 		}
 		return fmt.Errorf("its master says %v", info)
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	expect.OK(tb, err)
 	return replica
 }
 

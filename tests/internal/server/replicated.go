@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // Cluster is a cluster in which every master has a replica.
@@ -103,10 +105,7 @@ func (c *Cluster) Owner(slot int, except ...*Server) *Server {
 // Masters returns the nodes that have slots, according to the first that runs.
 func (c *Cluster) Masters() []*Server {
 	c.tb.Helper()
-	nodes, err := c.view(c.running()[0])
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	nodes := expect.Of(c.view(c.running()[0])).OK(c.tb)
 	var masters []*Server
 	for _, n := range nodes {
 		if n.master && len(n.slots) > 0 {
@@ -119,10 +118,7 @@ func (c *Cluster) Masters() []*Server {
 // ReplicaOf returns the replica of a running master.
 func (c *Cluster) ReplicaOf(master *Server) *Server {
 	c.tb.Helper()
-	nodes, err := c.view(master)
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	nodes := expect.Of(c.view(master)).OK(c.tb)
 	id := c.id(master)
 	for _, n := range nodes {
 		if n.of == id {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 const (
@@ -251,9 +252,7 @@ func (s *Server) await(what string, probe func() error) error {
 // agree waits until several servers agree, or fails the test.
 func (s *Server) agree(what string, probe func() error) {
 	s.tb.Helper()
-	if err := s.awaitFor(agreeTimeout, what, probe); err != nil {
-		s.tb.Fatal(err)
-	}
+	expect.OK(s.tb, s.awaitFor(agreeTimeout, what, probe))
 }
 
 func (s *Server) awaitFor(limit time.Duration, what string, probe func() error) error {

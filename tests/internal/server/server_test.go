@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // gone waits up to 30 s until nobody listens at addr any more, and reports whether that happened.
@@ -44,10 +46,7 @@ func TestEnding(t *testing.T) {
 	case endFail:
 		t.Fatal("as asked")
 	case endKill:
-		self, err := os.FindProcess(os.Getpid())
-		if err != nil {
-			t.Fatal(err)
-		}
+		self := expect.Of(os.FindProcess(os.Getpid())).OK(t)
 		_ = self.Kill()
 		select {}
 	case endDied:
@@ -97,9 +96,7 @@ func TestFind(t *testing.T) {
 	pretend := func(name, version string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\necho '%s'\n", version), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		expect.OK(t, os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\necho '%s'\n", version), 0o700))
 		return path
 	}
 	redis := pretend("redis-server", "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64")

@@ -41,7 +41,7 @@ var dataloss = []Mutant{
 	},
 	{
 		Name: "fences-from-before", About: "fences that were reserved before a loss of data are granted after it",
-		Edits: []overlay.Edit{part("block-from-before", "h.reassertions() == reassertions", "reassertions == h.reassertions() || true")},
+		Edits: []overlay.Edit{part("block-from-before", "h.reassertions == reassertions", "reassertions == h.reassertions || true")},
 		Tests: []Test{{"virtual", "TestFencesThatWereReservedBeforeALossAreNotUsed"}},
 	},
 }

@@ -113,7 +113,7 @@ var leases = []Mutant{
 	},
 	{
 		Name: "past-the-reserved", About: "a lease is passed on within the process with fences that were not reserved",
-		Edits: []overlay.Edit{part("reserved-fences", "!h.hasFence() && h.flying == 0", "h.needMore() == nil")},
+		Edits: []overlay.Edit{part("reserved-fences", "!h.hasFence() && h.flying == 0", "false")},
 		Tests: []Test{{"virtual", "TestALockIsNotPassedOnPastTheReservedFences"}},
 	},
 	{

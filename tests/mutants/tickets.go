@@ -80,7 +80,7 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "detaching-goes-on", About: "a lease is shared and renewed while it is being detached",
-		Edits: []overlay.Edit{line("detach-freezes", "h.needMore().before = h.state")},
+		Edits: []overlay.Edit{line("detach-freezes", "h.before = h.state")},
 		Tests: []Test{{"virtual", "TestALeaseIsDetachedOnce"}},
 	},
 	{

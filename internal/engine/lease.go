@@ -173,11 +173,6 @@ func (l *holdLease) leave(to lock.Handover) {
 	l.released = true
 }
 
-// checkExtension returns an error if no lease can have this TTL.
-func (c *Client) checkExtension(name string, ttl time.Duration) error {
-	return c.checkTerm("Extend by", name, ttl)
-}
-
 // checkTerm returns an error if ttl is not between 1 ms and MaxTTL. what names the operation in that error.
 func (c *Client) checkTerm(what, name string, ttl time.Duration) error {
 	if most := c.Config.MaxTTL; ttl < time.Millisecond || ttl > most {

@@ -375,8 +375,7 @@ func (h *hand) judgeLoss(i int, lease *holdfast.Lease, err error) {
 		if said(lost) && h.w.plan.temper != Wild && !h.expellable(i) && (h.calm || len(h.p.ways) == 1) {
 			h.w.finding("%s: the server took %s with fence %d away", h.p.owner, lease.Name(), lease.Fence())
 		}
-	case errors.Is(err, holdfast.ErrClosed) && h.gone():
-	case errors.Is(err, holdfast.ErrClosed) && h.number >= 100 && h.w.isDraining(): // it acts for a process (elsewhere) that ends without it
+	case errors.Is(err, holdfast.ErrClosed) && (h.gone() || h.number >= 100 && h.w.isDraining()): // it acts for a process that ends without it
 	default:
 		h.w.finding("%s: the lease of %s with fence %d ended: %v", h.p.owner, lease.Name(), lease.Fence(), err)
 	}

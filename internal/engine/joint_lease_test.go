@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // The function that is given to Notify is called once when the lease ends. If the lease has already
@@ -94,4 +96,14 @@ func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A part tells the lease of its end once: a quorum asks for another grant each time.
+func TestAPartTellsOfItsEndOnce(t *testing.T) {
+	l, _ := fakeMutex(t)
+	told := 0
+	h := granted(l, 1)
+	h.first.whenEnded(func(error) { told++ }, nil)
+	h.endLease(&h.first, lock.ErrReleased)
+	equal(t, "calls", told, 1)
 }

@@ -160,9 +160,6 @@ func (l *holdLease) end(err error) {
 	if l.cancel != nil {
 		l.cancel(err)
 	}
-	if l.cancel != nil {
-		l.cancel(err)
-	}
 	l.calls.make(err)
 }
 

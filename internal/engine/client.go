@@ -62,6 +62,7 @@ func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 		return nil, err
 	}
 	client.mint.init()
+	client.contended.most, client.detached.tokens.most, client.notices.unmatched.most = maxContended, maxDetached, maxUnmatched
 	client.ownChannel = client.Space.Channel(client.id)
 	client.strays = make(chan struct{}, maxStrays)
 	client.notifier = newNotifier(client)
@@ -71,6 +72,13 @@ func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 	client.cleanups = exec.Limiter{Tasks: &client.Tasks, Most: maxCleanups}
 	return client, nil
 }
+
+// These bound what a client remembers.
+const (
+	maxContended = 10_000 // locks
+	maxDetached  = 1000   // tokens
+	maxUnmatched = 256    // notices: anyone who may publish can send any number
+)
 
 // Close is holdfast.Client.Close. Even if ctx ends first, the client's connections are closed only after the last lease has ended.
 func (c *Client) Close(ctx context.Context) error {

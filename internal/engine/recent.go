@@ -2,16 +2,13 @@ package engine
 
 import "sync"
 
-// recent remembers keys for a while, such as those of locks that others held or were waiting for when last seen. The zero value remembers
-// none.
+// recent remembers keys for a while, such as those of locks that others held or were waiting for when last seen.
 type recent[K comparable] struct {
+	most  int // bounds how many keys are remembered
 	mu    sync.Mutex
 	newer map[K]struct{}
 	older map[K]struct{} // keys not looked up since newer was begun
 }
-
-// maxRecent bounds how many keys are remembered.
-const maxRecent = 10_000
 
 func (r *recent[K]) has(key K) bool {
 	r.mu.Lock()
@@ -44,7 +41,7 @@ func (r *recent[K]) remove(key K) {
 // The caller holds r.mu.
 func (r *recent[K]) remember(key K) (forgot bool) {
 	// mutants: contended-bound
-	if len(r.newer) >= maxRecent/2 || r.newer == nil {
+	if len(r.newer) >= r.most/2 || r.newer == nil {
 		forgot = len(r.older) > 0
 		r.older, r.newer = r.newer, map[K]struct{}{}
 	}

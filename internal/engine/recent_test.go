@@ -11,17 +11,17 @@ import (
 
 // However many locks have been contended, those that are contended now are known.
 func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
-	var c recent[string]
+	c := recent[string]{most: maxContended}
 	c.add("often")
-	for i := range 3 * maxRecent {
+	for i := range 3 * maxContended {
 		key := fmt.Sprint("lock", i)
 		c.add(key)
 		if !c.has(key) || i%1000 == 0 && !c.has("often") {
 			t.Fatalf("after %d contended locks, one of them is not known", i)
 		}
 	}
-	if n := len(c.newer) + len(c.older); n > maxRecent {
-		t.Errorf("%d are remembered, want %d at most", n, maxRecent)
+	if n := len(c.newer) + len(c.older); n > maxContended {
+		t.Errorf("%d are remembered, want %d at most", n, maxContended)
 	}
 	c.remove("often")
 	if c.has("often") {

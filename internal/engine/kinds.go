@@ -11,8 +11,8 @@ import (
 
 // This file is what only some kinds of locks can do.
 
-// Limited returns the lock of that kind and name of which its holders share as much as limit says, and take 1 each: the permits of a
-// semaphore, or the parties of a latch, 1 to 1,000,000; the parties of a barrier, 1 to 10,000.
+// Limited returns the lock of that kind and name, of which each holder takes 1 of limit: the permits of a semaphore or the parties of a
+// latch, 1 to 1,000,000, or the parties of a barrier, 1 to 10,000.
 func (c *Client) Limited(of *kind.Kind, name string, limit int, opts []kind.Option) *Target {
 	return c.Mutex(name, append([]kind.Option{kind.Of(of, limit, 1)}, opts...)...)
 }

@@ -187,8 +187,7 @@ func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 	return l.queue().acquire(ctx, l, end)
 }
 
-// TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it returns a *HeldError, which matches ErrHeld. In Strict
-// mode it returns ErrQuarantine if the server grants nothing yet. Other errors are those of Acquire.
+// TryAcquire implements Lock.
 func (l *Target) TryAcquire(ctx context.Context) (Lease, error) {
 	o, ctx := l.c.observe(ctx, l, true)
 	return o.end(leased(l.tryUnseen(ctx)))

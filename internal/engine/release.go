@@ -266,7 +266,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		}
 		if next != nil && h.flying == 0 {
 			l.leave(lock.HandoverLocal)
-			h.passed++ // more is not nil, since a fence is reserved
+			h.passed++
 			h.queue.pass(next, h.nextLease())
 			return prior{}, true, nil
 		}

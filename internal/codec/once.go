@@ -39,7 +39,7 @@ func (r *reader) lastRun() *Run {
 	return run
 }
 
-// LookAtJob asks for the latest completed run of a job, and whether it counts in a window, of which 0 means forever: once_look.lua.
+// LookAtJob asks for the latest completed run of a job, and whether it counts in a window, which is endless if it is 0: once_look.lua.
 func LookAtJob(j Job, window time.Duration) Request[Reply] {
 	return simple{j.call(script.OnceLook(), "", milliseconds(window)), lookedAtJob}
 }

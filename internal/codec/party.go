@@ -19,8 +19,8 @@ const (
 	CountedDown Ending = "done"
 )
 
-// CountDown counts down for a party of a latch that has not joined: latch_count.lua. id is that of the request, the same in its
-// repetitions, and notAfter server time, µs.
+// CountDown counts down for a party of a latch that has not joined: latch_count.lua. id is the same in all copies of the
+// request. notAfter is server time in µs.
 func CountDown(l Lock, id string, parties int, notAfter int64) Request[Reply] {
 	return simple{l.onLock(script.LatchCount(), id, strconv.Itoa(parties), decimal(notAfter)), countedDown}
 }

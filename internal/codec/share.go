@@ -95,8 +95,8 @@ func Resize(l Lock, kind string, limit int) Request[Reply] {
 // The reply says how many permits there are, and how many are in use.
 var resized = forms{{Resized, []field{count, count}}}
 
-// Disown ends one hold of an owned lock: share_disown.lua. id is that of the request, the same in its repetitions, and notAfter server
-// time, µs.
+// Disown ends one hold of an owned lock: share_disown.lua. id is the same in all copies of the request. notAfter is server time in
+// µs.
 func Disown(l Lock, id, owner string, notAfter int64) Request[Reply] {
 	return simple{urgent(l.onLock(script.ShareDisown(), id, owner, decimal(notAfter))), disowned}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// This file is what only some kinds of locks can do.
+// This file has what only some kinds of locks can do.
 
 // Limited returns the lock of that kind and name, of which each holder takes 1 of limit: the permits of a semaphore or the parties of a
 // latch, 1 to 1,000,000, or the parties of a barrier, 1 to 10,000.

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// This file is what package voting uses of the engine besides the interfaces Lock and Lease, and Target, which is the lock on one node: the
-// attempt to acquire it, and the lease that several such attempts make.
+// This file has what package voting uses of the engine besides Lock, Lease and Target, which is the lock on one node: attempts to acquire
+// that lock, and the lease that is made of several of them.
 
 // NodeLock returns the lock of that name on the client's server, a node of a quorum. Its owner is owner, unless an option names another.
 func (c *Client) NodeLock(name, owner string, opts []kind.Option) *Target {

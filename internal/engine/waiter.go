@@ -162,7 +162,7 @@ func (w *waiter) recycle() {
 	pool.Put(w)
 }
 
-// insert adds a waiter behind another, or behind the line at the front of the queue. The caller holds wq.mu.
+// insert adds a waiter behind another or, if behind is the line itself, at the front of the queue. The caller holds wq.mu.
 func (wq *waitQueue) insert(w, behind *waiter) {
 	w.ahead, w.after = behind, behind.after
 	behind.after.ahead, behind.after = w, w
@@ -317,7 +317,7 @@ func (wq *waitQueue) noteQuarantine(left time.Duration) {
 	wq.l.c.grantingAt.Store(int64(grantingAt))
 }
 
-// quarantine returns for how much longer the server grants nothing, as it has replied.
+// quarantine returns how much longer the server grants nothing, according to its reply.
 func (g grantOrReply) quarantine() time.Duration {
 	if g.Word != codec.Quarantined {
 		return 0

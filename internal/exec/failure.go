@@ -260,7 +260,7 @@ func IsLacking(err error) bool {
 	return false
 }
 
-// refusal is an error that servers send, by its prefix. advice is the next step, or "" if it is that of the kind.
+// refusal is an error that servers send, known by its prefix. advice is the next step, or "" if it is that of the kind.
 type refusal struct {
 	prefix string
 	kind   error
@@ -304,7 +304,7 @@ const (
 	nonLocal = "ERR Script attempted to access a non local key"
 )
 
-// refusalOf returns which refusal a server's error is; zero if none.
+// refusalOf returns the refusal with the prefix of a server's error; zero if there is none.
 func refusalOf(text string) refusal {
 	text = strings.TrimPrefix(text, "-")
 	text = strings.TrimPrefix(text, "EXECABORT Transaction discarded because of: ") // EXEC repeats the error of one of its commands

@@ -97,7 +97,7 @@ type Request struct {
 	Name string // what it is about, for errors
 	Slot uint16 // of its keys, in Cluster mode; else 0
 	Call driver.Call
-	// Durability is what the write must achieve before it counts; nil: nothing more than being carried out. Its Counts must be set.
+	// Durability is what the write must achieve before it counts; nil if it counts once it is carried out. Its Counts must be set.
 	Durability *driver.Durability
 
 	Began time.Time   // when the first attempt began; zero: there was none

@@ -92,7 +92,7 @@ func cells() (all []cell) {
 	return all
 }
 
-// hurry makes the cell as small as -quick has it. It returns false if that leaves it out.
+// hurry makes the cell smaller, for -quick. It returns false if -quick leaves the cell out.
 func (c *cell) hurry() bool {
 	c.rounds, c.time, c.warm, c.leases = 1, c.time/7, c.warm/20, c.leases/10
 	if c.kind == "held" {

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
-// weighed are the figures of each kind of cell in which Holdfast is set against the others. The aims for the ratios stand in
+// weighed lists, for each kind of cell, the figures in which Holdfast is compared with the others. The aims for the ratios stand in
 // docs/PERFORMANCE.md.
 var weighed = map[string][]string{
 	"free":      {"rate", "p50_us"},

@@ -19,7 +19,7 @@ type figure struct {
 	compared   bool                    // whether the report has the ratio of the two ways
 }
 
-// values are the measurements of a way, by the figures' keys. Times are in µs. What was not measured is missing.
+// values maps keys of figures to what was measured for one way to lock. Times are in µs. Figures that were not measured are missing.
 type values map[string]float64
 
 // set sets a value, unless it was not measured.
@@ -65,7 +65,7 @@ type ratio struct {
 	Highest float64 `json:"highest"`
 }
 
-// result is the result of an experiment. Its figures are medians over the rounds, and sums for counts.
+// result has an experiment's figures: medians over the rounds, and for counts the sums.
 type result struct {
 	Experiment string           `json:"experiment"`
 	Goroutines int              `json:"goroutines,omitempty"` // of free

@@ -90,8 +90,8 @@ func (t *trial) hold(lock *holdfast.Lock) (fence uint64, release func() (kept bo
 	}
 }
 
-// judge returns an error if two turns overlap that are not both readers', or if the fence of a turn is not above those of earlier turns. A
-// reader after a reader may have the same fence.
+// judge returns an error if a writer's turn overlaps another turn, or if a turn's fence is not above those of all earlier turns. Readers
+// that follow each other may have the same fence.
 func judge(turns []turn) error {
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.from, b.from) })
 	byClients := 0

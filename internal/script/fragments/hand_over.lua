@@ -45,7 +45,7 @@ local function serve(chain, self, ttl, block)
   end
 end
 
--- Is serve, but deletes the lock if that fails. Then it is free, the waiters find it at their next check, and the error is raised anew.
+-- Calls serve. If that fails, deletes the lock, which the waiters find free at their next check, and raises the error again.
 local function hand_over(chain, self, ttl, block)
   local ok, fence, n = pcall(serve, chain, self, ttl, block)
   if not ok then

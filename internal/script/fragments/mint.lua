@@ -1,6 +1,7 @@
--- mint.lua: issues fences by the fence counter, a stream. An entry's id MS-SEQ stands for the fence MS * 1000 + SEQ, and the last entry's for
--- the last fence. The server gives the next entry its time as MS, or the last MS and the next SEQ if it has reached that time already, so
--- a fence is above all earlier ones and, even after the counter was lost, not below the server's time in µs, rounded down to a ms.
+-- mint.lua: issues fences from the fence counter, which is a stream. An entry with the id MS-SEQ stands for the fence MS * 1000 + SEQ, and
+-- the last entry for the last fence. The server makes MS its own time, or, if the last entry has that MS or a later one, keeps the last MS
+-- and counts SEQ up. So a fence is above all earlier ones and, even after the counter was lost, not below the server's time in µs, rounded
+-- down to a ms.
 -- requires request
 
 local counter = KEYS[3]
@@ -9,7 +10,7 @@ local counter = KEYS[3]
 -- resource that saw a fence from it would refuse every later holder, for good.
 local longest_lead = 86400000000
 
--- How many entries a counter keeps at least. Without any, it still knows its last id, and takes less than 4 KB: a Cluster has thousands.
+-- How many entries a counter keeps at least. An empty one still knows its last id, and takes less than 4 KB. A Cluster has thousands.
 local kept = cluster and '0' or '1'
 
 -- Returns the reply to a command on the counter. Raises it if it is an error.

@@ -2,7 +2,7 @@
 -- every other case to the rest of the script, as pass_on.lua does and for the same reason.
 -- requires request
 
--- Returns the reply, or nil to leave the acquire to the rest of the script: then it has written nothing that that would not write.
+-- Returns the reply, or nil to leave the acquire to the rest of the script: then it has written nothing but what the rest would write, too.
 local function queue_up()
   local value, not_after = redis.call('GET', KEYS[1]), tonumber(ARGV[4])
   -- If the chain is not 0, the lock may have another queue.

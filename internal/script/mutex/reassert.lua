@@ -3,7 +3,7 @@
 -- ARGV    [1] flags  [2] token  [3] TTL, ms  [4] not-after, server time in µs
 --         [5] the fence of the grant  [6] the last fence that the grant has reserved  [7] info
 --         [8] NOW of the reply that granted the lock
---         [9] how long before the holder heard that the lock is absent that reply's request was sent, at most, in µs
+--         [9] at most how long, in µs, from the sending of the request for that reply until the holder heard that the lock is absent
 --         [10] NOW of the answer that said so
 -- Returns 'renewed NOW PTTL 0 0'  the lock is the token's, with its fence
 --         'gone NOW'              another has the lock

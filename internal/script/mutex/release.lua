@@ -2,7 +2,7 @@
 -- KEYS    [1] lock  [2] queue  [3] fence counter
 -- ARGV    [1] flags  [2] token  [3] member of the queue, or ''
 --         [4] tombstone: server time in µs until which an acquire of this token may still arrive, 0 if none can
---         and perhaps, of the caller's next waiter, to be queued if the lock is handed to another: [5] not-after  [6] member  [7] channel
+--         optional, about the caller's next waiter, which is queued if another gets the lock: [5] not-after  [6] member  [7] channel
 -- Returns 'released NOW'            the lock was the token's
 --         'released NOW PTTL SCORE RANK RECEIVERS'  it was, and the next waiter is queued, as acquire.lua tells
 --         'left NOW'                the token was queued

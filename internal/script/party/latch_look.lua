@@ -1,4 +1,4 @@
--- latch_look.lua: tells a latch's count. If it is asked about the present count and there is none, it begins one.
+-- latch_look.lua: returns a latch's count. If it is asked about the present count and there is none, it begins one.
 -- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
 -- ARGV    [1] flags  [2] any token  [3] parties  [4] the count that is asked about: its SINCE, or 0 for the present one
 -- Returns 'count NOW SINCE COUNT MISSING PTTL'  so many parties are left; PTTL is what is left until a party that has joined may have

@@ -1,7 +1,7 @@
 -- scan.lua: tells which keys of a server may be those of locks, some at a time. Changes nothing.
 -- KEYS    [1] any key of the server
 -- ARGV    [1] flags  [2] any token  [3] 0, or the CURSOR of the reply before  [4] about how many keys to look at
---         [5] a pattern that the keys match, as SCAN takes it  [6...] prefixes: a key is told if it has one of them
+--         [5] a pattern that the keys match, as SCAN takes it  [6...] prefixes: keys with one of them are returned
 -- Returns 'keys NOW CURSOR', then for each key a line feed and the key. With CURSOR 0 these were the last; otherwise ask again, even if the
 --             reply has none
 -- Invariants: a key that exists from the first call to the last is told at least once, if it has the form of a lock's key or queue.

@@ -1,4 +1,4 @@
--- survey.lua: tells the settings of a server that decide whether locks are safe on it. Changes nothing.
+-- survey.lua: returns the settings of the server that decide whether locks are safe on it. Changes nothing.
 -- KEYS    [1] any key of the server
 -- ARGV    [1] flags  [2] any token
 -- Returns 'settings NOW MAXMEMORY POLICY ROLE': bytes, 0 for no limit; words as INFO has them; '-' for what this user is not told

@@ -23,7 +23,7 @@ type Result[T any] struct {
 	err   error
 }
 
-// Of has the result of a call, as in expect.Of(os.Open(name)).OK(t).
+// Of returns the result of a call, as in expect.Of(os.Open(name)).OK(t).
 func Of[T any](value T, err error) Result[T] { return Result[T]{value, err} }
 
 // OK returns the value, or ends the test if there is an error.

@@ -114,7 +114,7 @@ type Status struct {
 	Since      time.Time           `json:"since,omitzero"` // when this process began to lead
 	Leader     *lockstatus.Holder  `json:"leader"`         // null if nobody leads
 	Candidates []lockstatus.Waiter `json:"candidates,omitempty"`
-	Seen       time.Time           `json:"seen,omitzero"` // when leader and candidates were as said here
+	Seen       time.Time           `json:"seen,omitzero"` // when the server said who leads and who waits
 }
 
 // answerTime bounds how long a client takes to read an answer.

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// begin runs a candidate, and returns how to end it.
+// begin starts a candidate, and returns the function that ends it.
 func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *Sidecar, end func()) {
 	t.Helper()
 	s = &Sidecar{

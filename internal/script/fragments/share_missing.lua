@@ -1,7 +1,7 @@
 -- share_missing.lua: the reply that the caller's hold does not exist.
 -- requires shares
 
--- Reports whether share_disown.lua or latch_reset.lua has ended the caller's hold. The answer is only for people, so no error is raised for it.
+-- Reports whether share_disown.lua or latch_reset.lua has ended the caller's hold. It is only for people, so it raises no error.
 local function is_superseded()
   if kind == 'latch' then return tonumber(look_at('ZSCORE', expiries, token) or 0) > now end
   return look_at('ZSCORE', expiries, 's:' .. token)

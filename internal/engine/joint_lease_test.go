@@ -101,8 +101,7 @@ func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 // A part tells the lease of its end once: a quorum asks for another grant each time.
 func TestAPartTellsOfItsEndOnce(t *testing.T) {
 	l, _ := fakeMutex(t)
-	told := 0
-	h := granted(l, 1)
+	h, told := granted(l, 1), 0
 	h.first.whenEnded(func(error) { told++ }, nil)
 	h.endLease(&h.first, lock.ErrReleased)
 	equal(t, "calls", told, 1)

@@ -34,17 +34,12 @@ func TestAWaiterThatIsServedAsItLeavesTakesItsResult(t *testing.T) {
 	}
 }
 
-// A process that is handed a lock for which more of its goroutines wait asks for their fences before the first of them can release it.
-// However short that hold is, its release waits for the fences and passes the lock on.
-//
 // Bug: A process that is handed a lock for which more of its goroutines wait gives it back at once, because a very short hold ended before
 // fences were reserved for them.
 func TestABriefHoldWaitsForTheFencesOfOthers(t *testing.T) {
 	server := &fake{holders: map[string]string{}}
 	c, err := New(server, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l := c.Mutex("a")
 	if err := l.Ready(t.Context()); err != nil {
 		t.Fatal(err)

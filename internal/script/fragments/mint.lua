@@ -1,7 +1,6 @@
--- mint.lua: issues fences from the fence counter, which is a stream. An entry with the id MS-SEQ stands for the fence MS * 1000 + SEQ, and
--- the last entry for the last fence. The server makes MS its own time, or, if the last entry has that MS or a later one, keeps the last MS
--- and counts SEQ up. So a fence is above all earlier ones and, even after the counter was lost, not below the server's time in µs, rounded
--- down to a ms.
+-- mint.lua: issues fences from the fence counter, a stream. An entry with the id MS-SEQ stands for the fence MS * 1000 + SEQ. The server
+-- makes MS its own time or, if the last entry has that MS or a later one, keeps the last MS and counts SEQ up. So a fence is above all
+-- earlier ones and, even after the counter was lost, not below the server's time in µs, rounded down to a ms.
 -- requires request
 
 local counter = KEYS[3]

@@ -113,7 +113,7 @@ func waitForWaiters(t *testing.T, b *backend.Backend, n int) {
 	backend.Waiters(t, b.Client(t, nil).Mutex("a"), n)
 }
 
-// TestACrowdThatDies has heads that are dead.
+// Heads that are dead are in TestACrowdThatDies.
 //
 // Fault: The first in the queue is paused with the grant in its socket. It delays the others by the claim, does not believe that it
 // holds the lock when it wakes, and gets its turn.

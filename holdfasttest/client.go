@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/adapter"
-	"github.com/holdfast-go/holdfast/internal/bare"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/network"
@@ -55,7 +54,7 @@ func (s *Server) NewClient(t TB, cfg *holdfast.Config) *Client {
 	if cfg != nil {
 		c.prefix = cfg.Prefix
 	}
-	locks, err := holdfast.New(process{bare.New("holdfasttest", c.dial), &c.asleep}, cfg)
+	locks, err := holdfast.New(process{adapter.Bare("holdfasttest", c.dial), &c.asleep}, cfg)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -3,7 +3,6 @@ package adapter
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -78,7 +77,7 @@ func (c *Conn) send(ctx context.Context, commands ...resp.Command) []resp.Reply 
 	return replies
 }
 
-var errSurplus = errors.New("the server sent a reply to no request")
+var errSurplus = fmt.Errorf("%w: it sent a reply to no request", resp.ErrProtocol)
 
 // fail notes an error, if it is the first one. That of a passed deadline is context.DeadlineExceeded, too.
 func (c *Conn) fail(err error) {

@@ -5,7 +5,6 @@ package bounds
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -16,7 +15,7 @@ import (
 )
 
 // ErrProtocol is wrapped by the read errors of a connection whose server violated the protocol or exceeded a limit.
-var ErrProtocol = errors.New("server violated the protocol")
+var ErrProtocol = resp.ErrProtocol
 
 // Wrap returns a connection that fails and closes once its server violates the protocol or exceeds a limit. If conn
 // is a syscall.Conn, so is the result. A connection that Wrap has returned is returned as it is.

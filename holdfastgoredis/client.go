@@ -48,21 +48,6 @@ func sending(rdb interface {
 	}
 }
 
-// routing returns what sends commands to a Cluster. Several go to the node that has the first one's key.
-func routing(rdb *redis.ClusterClient) resp.Sender {
-	one := sending(rdb)
-	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
-		if len(commands) == 1 {
-			return one(ctx, commands...)
-		}
-		node, err := rdb.MasterForKey(ctx, commands[0].Words[commands[0].Key])
-		if err != nil {
-			return resp.Failed(commands, convert(err))
-		}
-		return sending(node)(ctx, commands...)
-	}
-}
-
 // command returns a command in the form of go-redis.
 func command(ctx context.Context, c resp.Command) once {
 	words := make([]any, len(c.Words))

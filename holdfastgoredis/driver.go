@@ -11,9 +11,6 @@
 // client's hooks, also those for dialing, do not apply. There are up to 256 to a server for calls, and as many and 64 more for those that
 // wait for replicas or disks. Each command is sent once: the client's own retries do not apply.
 //
-// In a Cluster, several calls at once are sent in pipelines, with the clients of its nodes. To see all commands, a hook must be added to
-// those as well, with OnNewNode.
-//
 // With Sentinel, use NewFailover. It asks all sentinels for the master, once a second and whenever it looks for it after a failure, but no
 // more than ten times a second, and follows the majority.
 package holdfastgoredis

@@ -66,7 +66,7 @@ func cluster(o redis.ClusterOptions, rdb *redis.ClusterClient) adapter.Library {
 		GreetTimeout: cmp.Or(o.DialTimeout, patience) + patience,
 		MaxIdle:      o.ConnMaxIdleTime, MaxAge: o.ConnMaxLifetime,
 		Dial:     dialOf(dialerOr(o.Dialer, o.DialTimeout, o.TLSConfig), "tcp"),
-		Shared:   routing(rdb),
+		Shared:   sending(rdb),
 		ByShared: o.StreamingCredentialsProvider != nil,
 		Reload:   rdb.ReloadState,
 		Closed: func(key string) bool {

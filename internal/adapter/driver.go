@@ -95,7 +95,7 @@ func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i in
 		for i := range calls {
 			tell(i, "", errClientClosed)
 		}
-	case !c.Urgent && d.lib.Shared != nil:
+	case !c.Urgent && d.lib.Shared != nil && (len(calls) == 1 || !d.isCluster.Load()):
 		resp.RunAll(ctx, d.lib.Shared, calls, d.Run, judge)
 	case len(calls) > 1:
 		resp.RunAll(ctx, d.sender(d.nodeOf(c), use{urgent: c.Urgent}), calls, d.Run, judge)
@@ -183,7 +183,7 @@ func (d *Driver) RunDurably(ctx context.Context, c driver.Call, want driver.Dura
 	return text, reached, err
 }
 
-// sender returns what sends commands to a server, as open names it, each time on a connection of their own.
+// sender returns what sends commands to the server that locate finds, each time on a connection of their own.
 func (d *Driver) sender(node string, u use) resp.Sender {
 	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
 		addr, err := d.locate(ctx, node)

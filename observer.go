@@ -56,7 +56,7 @@ type AcquireEvent struct {
 	Mode     Mode
 	Permits  int // of a semaphore, else 0
 	Identity string
-	Try      bool // it does not wait: TryAcquire, TryDo, TryJoin, TryUpgrade, Latch.Register, Client.Adopt
+	Try      bool // it does not wait: TryAcquire, TryDo, TryJoin, TryUpgrade, Latch.Register, transfer.Adopt
 	Start    time.Time
 
 	Ahead    int           // AcquireQueued: how many other processes are queued ahead of this one, as far as known

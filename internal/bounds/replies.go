@@ -26,7 +26,8 @@ var (
 	errForm    = violation("malformed reply")
 )
 
-func violation(what string) error { return fmt.Errorf("%w: %s", ErrProtocol, what) }
+// violation returns an error that wraps two: go-redis replaces one that wraps a single error by that.
+func violation(what string) error { return fmt.Errorf("%w: %w", ErrProtocol, errors.New(what)) }
 
 // reply is a reply that is being read and checked.
 type reply struct {

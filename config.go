@@ -19,8 +19,9 @@ type Config struct {
 	Durability Durability
 
 	// Logger is told of lost leases (WARN; INFO if they are LossSuperseded), of a server that stops answering (WARN) and answers
-	// again (INFO), of settings under which locks are unsafe or slow (WARN, once for each client and finding), and of an Observer
-	// that panics (ERROR). Default: slog.Default(); slog.New(slog.DiscardHandler) silences it.
+	// again (INFO), of quarantines and of settings under which locks are unsafe or slow (WARN, once for each client and finding), of
+	// leases for which Close waits (WARN), and of an Observer that panics (ERROR). Default: slog.Default();
+	// slog.New(slog.DiscardHandler) silences it.
 	Logger *slog.Logger
 
 	// MaxLocalHandovers bounds how often in a row goroutines of this process pass a lock among themselves, for at most 100 ms: 16

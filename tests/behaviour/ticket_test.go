@@ -158,7 +158,7 @@ func TestWhatCannotBeDetached(t *testing.T) {
 	})
 }
 
-// A ticket lasts as long as Detach and ExtendTicket say; nothing shortens that. When it has expired, the lock goes to the
+// A ticket lasts as long as Detach and Extend say; nothing shortens that. When it has expired, the lock goes to the
 // waiters.
 func TestTicketsExpire(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {

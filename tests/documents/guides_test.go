@@ -121,6 +121,7 @@ var packages = []string{
 	"github.com/holdfast-go/holdfast/latch",
 	"github.com/holdfast-go/holdfast/once",
 	"github.com/holdfast-go/holdfast/quorum",
+	"github.com/holdfast-go/holdfast/transfer",
 	"github.com/redis/go-redis/v9",
 	"github.com/redis/rueidis/rueidislock",
 }

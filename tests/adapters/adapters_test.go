@@ -125,6 +125,7 @@ func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 
 // each runs a test with every adapter.
 func each(t *testing.T, f func(t *testing.T, a adapter)) {
+	t.Parallel()
 	for name, a := range adapters {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +169,6 @@ func (p peer) Do(args ...string) (string, error) {
 }
 
 func TestConformance(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		for _, protocol := range []int{2, 3} {
 			t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
@@ -239,7 +239,6 @@ func TestAddressesStayInTheirOrder(t *testing.T) {
 
 // A script whose reply is lost is not repeated by the client library: it could take effect twice.
 func TestScriptIsSentOnce(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		p := proxy.New(t, s.Addr())
@@ -264,7 +263,6 @@ func TestScriptIsSentOnce(t *testing.T) {
 
 // A connection whose peer has vanished silently is given up.
 func TestHangingConnectionIsGivenUp(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		p := proxy.New(t, s.Addr())
@@ -302,7 +300,6 @@ func TestSentinel(t *testing.T) {
 // Fault: A connection leads to a server that has become a replica, by a proxy or a name that has moved, or a sentinel
 // that is late. What it says about locks is not believed, and the connection is given up.
 func TestMasterThatWasDemotedIsLeft(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {

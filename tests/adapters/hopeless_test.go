@@ -71,7 +71,6 @@ func TestWhatCannotPassIsToldAtOnce(t *testing.T) {
 
 // Fault: The address of a server leads to an HTTP server. The error asks whether it is the right one.
 func TestAServerOfAnotherProtocol(t *testing.T) {
-	t.Parallel()
 	s := httptest.NewServer(nil)
 	t.Cleanup(s.Close)
 	each(t, func(t *testing.T, a adapter) {

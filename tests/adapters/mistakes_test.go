@@ -126,7 +126,6 @@ func TestWrongAddressesAmongSentinelsAreLogged(t *testing.T) {
 
 // Fault: The address of a server leads to a sentinel. Acquire fails at once, and the error says so.
 func TestASentinelIsNotTakenForAServer(t *testing.T) {
-	t.Parallel()
 	addr := server.StartSentinel(t, server.One(t)).Sentinel.Addr()
 	each(t, func(t *testing.T, a adapter) {
 		err := toldAtOnce(t, patient(t, a.single(t, 3, to(addr)), holdfast.Config{}))

@@ -58,7 +58,6 @@ func (d claiming) Probe(ctx context.Context) (driver.ServerInfo, error) {
 // A release has the same results by the server's own command and by the script, even if a server claims to have
 // the command and does not: then it is tried once.
 func TestReleasesByCommandAndByScriptAgree(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		for what, claim := range map[string]claiming{
 			"as the server is":    {},
@@ -139,7 +138,6 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 
 // In a Cluster each release is a command, which goes to the node of the lock, alone or with others.
 func TestReleasesInACluster(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {

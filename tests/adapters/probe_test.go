@@ -18,7 +18,6 @@ import (
 
 // A probe sends TIME without waiting for the reply to HELLO: that reply is held back until the same connection has sent TIME.
 func TestAProbeIsOneRoundTrip(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		for _, protocol := range []int{2, 3} {
 			t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
@@ -43,7 +42,6 @@ func TestAProbeIsOneRoundTrip(t *testing.T) {
 
 // Fault: A master of a Cluster dies. Clients that start meanwhile reach the others.
 func TestAProbeDoesNotDependOnOneMaster(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)

@@ -16,7 +16,6 @@ import (
 // Requests that wait for missing replicas leave connections to renewals and releases, even to those that wait
 // for replicas themselves.
 func TestWhoWaitsForReplicasLeavesConnections(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		// A request that waits is given up after the client's own timeout of some seconds. If a machine takes
 		// that long until all of them wait, the attempt shows nothing. If those that wait hold up the others, that is
@@ -79,7 +78,6 @@ func urgentAmongWaiting(t *testing.T, a adapter) (seen bool) {
 
 // A caller is told at once that another has the lock, whatever replicas are missing.
 func TestAHeldLockKeepsNobodyWaitingForReplicas(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		c := client(t, a.single(t, 3, to(s.Addr())))

@@ -100,7 +100,6 @@ func listening(t *testing.T, s *server.Server) (ids []string) {
 // All channels of a server share a connection, so the number of names is not bounded by the number of
 // connections that a server accepts.
 func TestSubscriptionsShareAConnection(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		d := a.single(t, 3, to(s.Addr()))
@@ -113,7 +112,6 @@ func TestSubscriptionsShareAConnection(t *testing.T) {
 }
 
 func TestSubscriptionsShareAConnectionToEachMaster(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
@@ -132,7 +130,6 @@ func TestSubscriptionsShareAConnectionToEachMaster(t *testing.T) {
 // Fault: An address leads to another server now, while the old one, which has become a replica, keeps its connection
 // open and silent. The subscription is opened anew within 5 s.
 func TestSubscriptionFollowsAnAddress(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		old := server.Start(t, server.One(t))

@@ -100,7 +100,6 @@ func warm(t *testing.T, d drivertest.Driver) {
 
 // A driver knows the nodes of a Cluster before it runs a script.
 func TestNodesOfACluster(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		d := a.cluster(t, addrsOf(server.StartCluster(t, server.One(t), 3)), direct)
@@ -127,7 +126,6 @@ func TestNodesOfACluster(t *testing.T) {
 // Fault: A slot moves while scripts run, of which some wait for replicas. Each runs once, on the node to which its key has moved; those
 // that wait are followed by WAIT there.
 func TestRunDurablyWhileASlotMoves(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
@@ -169,7 +167,6 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 
 // Fault: A slot moves to a node that has no slots yet, which the driver does not know. A script that waits for replicas runs there, too.
 func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		bin := server.One(t)
@@ -202,7 +199,6 @@ func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
 // Fault: Of several scripts that are sent together one is not loaded, one fails, and some have keys that have moved
 // or are about to. Each runs at most once, and each caller is told of its own.
 func TestRunAllWhileSlotsMove(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
@@ -263,7 +259,6 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 
 // Fault: A connection breaks while many scripts are on it. Each ran at most once, and every caller is told.
 func TestRunAllOnAConnectionThatBreaks(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for name, after := range map[string]proxy.After{"cut": proxy.Cut, "hangs": proxy.Hang} {
@@ -319,7 +314,6 @@ func through(p *proxy.Proxy, s *server.Server) wires {
 
 // Fault: Scripts find no connection. Their callers are told that they were not sent.
 func TestRunAllWithoutAConnection(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
@@ -375,7 +369,6 @@ func TestRunAllWithAWrongPassword(t *testing.T) {
 // Fault: One master of a Cluster does not answer for minutes. Locks of the others are acquired and released
 // meanwhile.
 func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)

@@ -83,7 +83,7 @@ func waiting(t testing.TB, b *backend.Backend, want string) {
 
 // A party that leaves, or dies, breaks the phase for all. Another one takes its place, and the barrier goes on.
 func TestBarrierBreaks(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 3), join(t, b, 3)
 		dying := join(t, b, 3, holdfast.Identity("dying"), holdfast.TTL(6*time.Second), holdfast.NoRenew())
 		first := await(t.Context(), one)
@@ -112,7 +112,7 @@ func TestBarrierBreaks(t *testing.T) {
 
 // A barrier admits no more parties than it has places; others wait for one.
 func TestBarrierHasSoManyParties(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 2, holdfast.Identity("one")), join(t, b, 2, holdfast.Identity("two"))
 		waiter := barrier.New(b.Client(t, nil), "b", 2, holdfast.Identity("three"))
 		expect.Err(t, "TryJoin of a third of two", expect.ErrOf(waiter.TryJoin(t.Context())), holdfast.ErrHeld)
@@ -156,7 +156,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 
 // If the server loses a party's place, the party is told.
 func TestBarrierThatIsLost(t *testing.T) {
-	eachLong(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 3, holdfast.TTL(6*time.Second)), join(t, b, 3, holdfast.TTL(6*time.Second))
 		first := await(t.Context(), one)
 		waiting(t, b, "1")
@@ -172,7 +172,7 @@ func TestBarrierThatIsLost(t *testing.T) {
 }
 
 func TestBarrierOfAClientThatCloses(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		party := expect.Of(barrier.New(c, "b", 2, holdfast.Identity("closes")).Join(t.Context())).OK(t)
 		other := join(t, b, 2)

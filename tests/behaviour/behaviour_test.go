@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 func TestMain(m *testing.M) {
@@ -20,22 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// each, eachReal, eachLong and virtually run a test as backend does, in parallel with others.
-func each(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
-	t.Parallel()
-	backend.Each(t, f)
-}
-
-func eachReal(t *testing.T, f func(t *testing.T, b *backend.Backend), opts ...server.Option) {
-	t.Parallel()
-	backend.EachReal(t, f, opts...)
-}
-
-func eachLong(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
-	t.Parallel()
-	backend.EachLong(t, f)
-}
-
+// virtually runs a test as backend.Virtual does, in parallel with others.
 func virtually(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
 	t.Parallel()
 	backend.Virtual(t, f)

@@ -56,7 +56,7 @@ func TestBreak(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {
 		t.Run(kind, func(t *testing.T) {
-			each(t, func(t *testing.T, b *backend.Backend) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				ttl := holdfast.TTL(time.Hour)
 				c, other := b.Client(t, &holdfast.Config{Identity: "hung"}), b.Client(t, &holdfast.Config{Identity: "next"})
 				in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
@@ -112,7 +112,7 @@ func TestBreak(t *testing.T) {
 
 // Of readers and of an owner's leases, which share a fence, and of permits, only the one that is meant is broken.
 func TestBreakOfOneOfThoseThatShareAFence(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
 		for _, lock := range []func(c *holdfast.Client, o ...holdfast.Option) *holdfast.Lock{
 			func(c *holdfast.Client, o ...holdfast.Option) *holdfast.Lock {
@@ -151,7 +151,7 @@ func TestBreakOfOneOfThoseThatShareAFence(t *testing.T) {
 
 // A party that is broken has died: its latch opens without it, and its barrier's phase breaks.
 func TestBreakOfAParty(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, in := b.Client(t, nil), inspect.New(b.Client(t, nil))
 		theLatch := latch.New(c, "latch", 1, holdfast.TTL(time.Hour))
 		party := expect.Of(theLatch.Register(t.Context())).OK(t)
@@ -172,7 +172,7 @@ func TestRevoke(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {
 		t.Run(kind, func(t *testing.T) {
-			each(t, func(t *testing.T, b *backend.Backend) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				var mu sync.Mutex
 				var told []holdfast.LeaseEvent
 				c := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{{Revoked: func(_ context.Context, e holdfast.LeaseEvent) {
@@ -220,7 +220,7 @@ func TestRevoke(t *testing.T) {
 
 // A message that anybody may have sent ends no lease.
 func TestANoticeAloneEndsNoLease(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		c := b.Client(t, nil)
 		lease := backend.Acquire(t, c.Mutex("m", holdfast.TTL(time.Hour)))

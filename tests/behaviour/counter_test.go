@@ -14,7 +14,7 @@ import (
 // Fault: Somebody sets the fence counter so far ahead that a resource that saw such a fence would refuse all later
 // ones, or to something other than a counter. Nobody is granted it; a holder keeps its lock, and can release it; fences rise once the counter is deleted.
 func TestACounterThatSomebodyHasSet(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const counter = "holdfast:fences"
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		held := backend.Acquire(t, c.Mutex("held"))

@@ -25,7 +25,7 @@ func heard(t testing.TB, b *backend.Backend) {
 }
 
 func TestWatchSeesEveryChange(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		next := backend.Watch(t, theElection(t, b))
 		see := func(want string) {
 			t.Helper()

@@ -16,7 +16,7 @@ import (
 
 // A handle returns its lock's status, which changes nothing.
 func TestStatusOfEachKind(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, &holdfast.Config{Identity: "me"})
 		theLatch := latch.New(c, "l", 7)
 		type locked interface {

@@ -38,7 +38,7 @@ func crowd(n int, do func(i int)) {
 // A lock that was found held is asked for by script from then on, until such a request finds it free. That costs one further
 // request, once.
 func TestAContendedLockIsTriedNativelyOnce(t *testing.T) {
-	eachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		sent := func() int64 {
 			stats := b.Server.CommandStats()
@@ -80,7 +80,7 @@ func TestAForbiddenLockAmongOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make nightly")
 	}
-	eachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		ctx, operator := t.Context(), b.Redis(t)
 		allow := func(keys ...string) {
 			t.Helper()
@@ -130,7 +130,7 @@ func TestAForbiddenLockAmongOthers(t *testing.T) {
 
 // Fault: A client is closed while many acquires are under way. No locks are left.
 func TestCloseWithAcquiresUnderWay(t *testing.T) {
-	eachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c, p := through(t, b, &holdfast.Config{CommandTimeout: 2 * time.Minute, RetryTimeout: 4 * time.Minute})
 		held := p.Hold(proxy.Containing("MULTI"), proxy.Cut)
 		const goroutines = 50

@@ -23,7 +23,7 @@ func TestGrantID(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {
 		t.Run(kind, func(t *testing.T) {
-			each(t, func(t *testing.T, b *backend.Backend) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				queued := make(chan holdfast.Holder, 2)
 				observer := &holdfast.Observer{AcquireQueued: func(_ context.Context, e holdfast.AcquireEvent) { queued <- e.Holder }}
 				ttl := holdfast.TTL(time.Hour)

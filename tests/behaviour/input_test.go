@@ -218,7 +218,7 @@ func TestEndedContextsAreRefusedBeforeIO(t *testing.T) {
 }
 
 func TestOddNamesAreFine(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		for _, name := range []string{"a b", "a{b}c", "{", "日本", "a:b", `"quoted"`, "%s", strings.Repeat("x", 512)} {
 			lease := backend.Acquire(t, c.Mutex(name))

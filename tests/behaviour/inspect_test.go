@@ -38,7 +38,6 @@ func listed(t *testing.T, in *inspect.Inspector, pattern string) map[string]hold
 
 // A lock of every kind is listed, held or only waited for, and as it is when its own kind is asked for.
 func TestInspectorListsLocksOfEveryKind(t *testing.T) {
-	t.Parallel()
 	const hour = time.Hour
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -155,7 +154,6 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 // A pattern that is a name finds the lock of that name and the one with that exact key, which nobody has to wait for. A watch of
 // it sees the same.
 func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
-	t.Parallel()
 	const hour = time.Hour
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, &holdfast.Config{Identity: "me"}), b.Client(t, &holdfast.Config{Prefix: "other:", Identity: "other"})
@@ -226,7 +224,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 
 // Of a lock with a long queue, its status names the first 1000 waiters, and a list the first 100, however it is found.
 func TestTheFirstOfManyWaitersAreNamed(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const waiters = 1100
 		pipe := b.Redis(t).Pipeline()
 		for i := range waiters {
@@ -270,7 +268,7 @@ func alike(a, b holdfast.Status) bool {
 
 // A list can be left at any point, and ends with its context and its client.
 func TestInspectorListEnds(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		for i := range 5 {
 			backend.Acquire(t, other.Mutex(strconv.Itoa(i)))

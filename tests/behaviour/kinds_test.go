@@ -21,7 +21,7 @@ import (
 //
 // Fault: The lock, its queue or the fence counter has the wrong type. ErrMismatch says what it is, and no lock is half taken.
 func TestAnotherKindOfLockIsNamed(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		leases := map[string]*holdfast.Lease{
 			"mutex": backend.Acquire(t, c.Mutex("mutex")), "semaphore": backend.Acquire(t, c.Semaphore("semaphore", 2).Permits(1)),

@@ -28,7 +28,7 @@ func watched(t testing.TB, b *backend.Backend, name string, n int64) {
 
 // A party that leaves, or dies, is no longer waited for, and waiters are told.
 func TestLatchOfPartiesThatEnd(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := countdown(t, b, 3)
 		// A waiter that hears nothing looks after 30 s.
 		ctx := lasting(t, 15*time.Second)

@@ -18,7 +18,7 @@ func asked(s *server.Server) int64 {
 }
 
 func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
-	eachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		l := c.Mutex("m")
 		backend.Release(t, backend.Acquire(t, l)) // connects to the server, and loads the scripts

@@ -44,7 +44,6 @@ func releasing(s *server.Server) func() string {
 
 // A release is one DELIFEQ. If a waiter has come, that does nothing, and the script that hands the lock over follows.
 func TestAReleaseIsOneCommand(t *testing.T) {
-	t.Parallel()
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		c, _ := through(t, b, nil)
 		other := b.Client(t, nil)
@@ -86,7 +85,6 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 
 // A refusal that may pass is no reason to give up the command: another server may become the master.
 func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
-	t.Parallel()
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, nil)
 		var old atomic.Bool

@@ -197,7 +197,7 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 }
 
 func TestObserversOfALostLease(t *testing.T) {
-	eachLong(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		var log journal
 		c, r := observed(t, b, holdfast.Config{Identity: "me", Logger: log.config().Logger})
 		for reason, l := range map[holdfast.LossReason]*holdfast.Lock{
@@ -324,7 +324,7 @@ func TestObserversOfLeasesWithinALease(t *testing.T) {
 }
 
 func TestALeaseThatIsReleasedAfterTheClientBeganToClose(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, r := observed(t, b, holdfast.Config{})
 		released, kept := backend.Acquire(t, c.Mutex("released")), backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
 		closed := async(func() error { return c.Close(context.Background()) })

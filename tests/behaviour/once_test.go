@@ -21,7 +21,7 @@ func mustNotRun(t testing.TB) func(context.Context, *holdfast.Lease) (string, er
 
 // A job's record is never a lock, whatever its windows and the locks are named.
 func TestRecordsAreBesideLocksOfAnyName(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		lock := c.Mutex("a}:once:x{b")
 		lease := backend.Acquire(t, lock)

@@ -13,7 +13,7 @@ import (
 // An acquire under a lease's context joins the lease without the server; under another owner's lease it is
 // refused, since it would wait for that.
 func TestOwnersContext(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		mine := c.OwnerMutex("a", "me")
 		yours := c.OwnerMutex("a", "you")
@@ -35,7 +35,7 @@ func TestOwnersContext(t *testing.T) {
 // Goroutines of one process have a wait queue for each owner: the owner that has the lock does not wait behind
 // owners that wait for it.
 func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		mine := c.OwnerMutex("a", "me")
 		yours := c.OwnerMutex("a", "you")

@@ -28,7 +28,7 @@ func again(t testing.TB, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lea
 //
 // Bug: A re-entry is not counted, or never freed.
 func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l, other := reentrant(t, b), reentrant(t, b)
 		for _, order := range [][]int{{2, 1, 0}, {0, 1, 2}, {1, 2, 0}} {
 			first := backend.Acquire(t, l)
@@ -59,7 +59,7 @@ func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 
 // Acquiring again sends nothing to the server.
 func TestReentrantCostsNoRoundTrip(t *testing.T) {
-	eachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		settled(t, b, c)
 		l := c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(time.Hour), holdfast.NoRenew())
@@ -80,7 +80,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 
 // Only the context makes a caller a holder: not the process, the client or the name; and only with the option.
 func TestReentrantNeedsTheHoldersContext(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		l := c.Mutex("a", holdfast.Reentrant())
 		lease := backend.Acquire(t, l)
@@ -109,7 +109,7 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 
 // A reader can acquire again past a waiting writer: otherwise it would wait for itself.
 func TestReentrantReadersAndWriters(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a", holdfast.Reentrant())
 		other := b.Client(t, nil).RWMutex("a").Writer()
 		reader := backend.Acquire(t, rw.Reader())

@@ -43,7 +43,7 @@ func wantAsleep(t testing.TB, who string, leases <-chan *holdfast.Lease) {
 
 // Fault: A reader dies. It is in the way for its own TTL, whatever others do meanwhile.
 func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		live := backend.Acquire(t, readers(t, b, holdfast.TTL(time.Minute)))
 		dead := backend.Acquire(t, readers(t, b, holdfast.TTL(5*time.Second), holdfast.NoRenew()))
 		w := writers(t, b)
@@ -79,7 +79,7 @@ func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 
 // Fault: Readers come and go without a pause. A writer gets the lock before all readers that come after it.
 func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const hold = 50 * time.Millisecond
 		var queued, over atomic.Bool // the writer is queued; the stream is over
 		defer over.Store(true)
@@ -144,7 +144,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 // A writer to which the lock was passed on within the process has a later fence than the grant. Readers that
 // join it get that fence.
 func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		blocked := backend.Acquire(t, writers(t, b))
 		first, second := backend.Start(t, rw.Writer()), backend.Start(t, rw.Writer())
@@ -180,7 +180,7 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 // Readers of one process that come together are one holder to the server. The lock is held until the last of
 // them is done.
 func TestReadersOfAProcessShareALease(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		blocked := backend.Acquire(t, writers(t, b))
 		var waiting []<-chan *holdfast.Lease
@@ -212,7 +212,7 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 
 // Close does not release a shared lease until all of its readers are done: some of them may still be working.
 func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		r := c.RWMutex("a").Reader()
 		one, two := backend.Acquire(t, r), backend.Acquire(t, r)

@@ -12,7 +12,7 @@ import (
 // A waiter that wants more permits than there are after a resize is told so, and does not block those behind it, be they of
 // another process or of its own.
 func TestResizeBelowWhatAWaiterWants(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		s := c.Semaphore("s", 3)
 		for behind, light := range map[string]*holdfast.Lock{"of another process": b.Client(t, nil).Semaphore("s", 3).Permits(1), "of its own process": s.Permits(1)} {

@@ -103,7 +103,7 @@ func eachSharing(t *testing.T, each func(*testing.T, func(*testing.T, *backend.B
 	t.Parallel()
 	for name, s := range sharings {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, b *backend.Backend) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				f(t, b, s.ours, func(key string) foreign { return foreign{s.theirs, b.Redis(t), key} })
 			})
 		})
@@ -226,7 +226,7 @@ func TestNoGapIfNobodyWaits(t *testing.T) {
 
 // Fault: A queue has the wrong type. Its lock's holder can still release.
 func TestReleaseDespiteABrokenQueue(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		for what, spoil := range map[string]func(){
 			"queue": func() {

@@ -38,7 +38,6 @@ func acquires(lock func(c *holdfast.Client) *holdfast.Lock) func(context.Context
 
 // Status names who holds a lock and who waits for it, in the order in which they came.
 func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
-	t.Parallel()
 	names := []string{"zoe", "max", "ada", "pip"} // in no order of their own
 	const hour, note = time.Hour, "note"
 	type contest struct {
@@ -177,7 +176,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 }
 
 func TestStatusTellsTheServersLimit(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		mine, other := c.Semaphore("s", 3), c.Semaphore("s", 8)
 		limits := func(want int, of *holdfast.Semaphore) {

@@ -52,7 +52,7 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 		"by key":  func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey("a") },
 	} {
 		t.Run(kind, func(t *testing.T) {
-			each(t, func(t *testing.T, b *backend.Backend) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				first, second, third := b.Client(t, nil), b.Client(t, &holdfast.Config{Identity: "heir"}), b.Client(t, nil)
 				lease := backend.Acquire(t, lock(first))
 				work := lease.Context(t.Context())
@@ -103,7 +103,7 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 
 // A lease that cannot be detached is refused before anything is sent, and goes on as before.
 func TestWhatCannotBeDetached(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		refused := func(what string, l *holdfast.Lease, ttl time.Duration) {
 			t.Helper()
@@ -160,7 +160,7 @@ func TestWhatCannotBeDetached(t *testing.T) {
 // A ticket lasts as long as Detach and ExtendTicket say; nothing shortens that. When it has expired, the lock goes to the
 // waiters.
 func TestTicketsExpire(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		left := func() time.Duration {
 			t.Helper()
@@ -203,7 +203,7 @@ func TestTicketsExpire(t *testing.T) {
 
 // An adopted lease has the options of the adoption, and those of the client.
 func TestOptionsOfAnAdoption(t *testing.T) {
-	eachLong(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		carry := func(opts ...holdfast.MutexOption) *holdfast.Lease {
 			t.Helper()
@@ -237,7 +237,7 @@ func TestOptionsOfAnAdoption(t *testing.T) {
 
 // A lease that Do's function has detached is not released when the function returns.
 func TestDoMayDetach(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		var ticket holdfast.Ticket
 		err := c.Mutex("a").Do(t.Context(), func(ctx context.Context, l *holdfast.Lease) (err error) {
@@ -254,7 +254,7 @@ func TestDoMayDetach(t *testing.T) {
 
 // Fault: Many processes have the same ticket, and adopt at the same time. One of them does.
 func TestOneOfManyAdopts(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)}
 		for range 20 {
 			ticket := detach(t, backend.Acquire(t, clients[0].Mutex("a")))

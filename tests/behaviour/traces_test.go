@@ -129,7 +129,7 @@ func givenUp(t testing.TB, b *backend.Backend, holder, waiter *holdfast.Lock, qu
 // A client gives back a grant that reaches it after it has given up waiting. It does not give back a lock that
 // it never waited for, whoever holds it.
 func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb, c, other := b.Redis(t), b.Client(t, nil), b.Client(t, nil)
 		token, channel := givenUp(t, b, other.Mutex("m"), c.Mutex("m"), "holdfast:{m}:q")
 		for _, malformed := range []string{"", "hf2", "hf2 grant", "hf2 grant " + token + " x y z", "hf1 grant " + token + " 1 1 1 k", "hf2 standby " + token + " 1 2"} {
@@ -170,7 +170,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 
 // A waiter that is told of a grant with an impossible fence asks the server, and goes on waiting.
 func TestAForgedFenceIsNotBelieved(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		held := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		waiter := backend.Start(t, b.Client(t, nil).Mutex("m"))
@@ -200,7 +200,7 @@ func TestAForgedFenceIsNotBelieved(t *testing.T) {
 
 // While another process waits, a lock is passed on within a process only a bounded number of times.
 func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
-	eachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const limit = 4
 		ours, theirs := b.Client(t, &holdfast.Config{MaxLocalHandovers: limit}), b.Client(t, nil)
 		ctx, stop := context.WithCancel(t.Context())

@@ -97,7 +97,7 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 		"noeviction": nil, "volatile-lru": {`seen="maxmemory-policy volatile-lru with maxmemory 104857600"`},
 	} {
 		t.Run(policy, func(t *testing.T) {
-			eachReal(t, func(t *testing.T, b *backend.Backend) {
+			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 				var said journal
 				client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "default", "canary" })
 				use(t, client)
@@ -117,7 +117,7 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 
 // A user without INFO gets locks, no warning and no error, and leaves no entry in the server's ACL LOG.
 func TestWithoutPermissionForTheSettings(t *testing.T) {
-	eachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		expect.OK(t, expect.ErrOf(b.Server.Do("ACL", "SETUSER", "u", "on", ">canary", "~*", "&*", "+@all", "-info")))
 		var said journal
 		client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "u", "canary" })

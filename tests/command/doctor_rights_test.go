@@ -34,7 +34,6 @@ func as(user string, s *server.Server) string {
 // A user with the least rights gets neither problems nor warnings. Questions that it may not ask are not
 // checked, and the report says why.
 func TestDoctorWithTheLeastRights(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		order(t, b.Server, append([]any{"ACL", "SETUSER", "locks", "on", ">" + canary}, documented(t, "locker")...)...)
 		doctor(t, as("locks", b.Server), func(d *diagnosis) {
@@ -117,7 +116,6 @@ func TestDoctorWithMissingRights(t *testing.T) {
 
 // Locks do not need the command by which newer servers release them.
 func TestDoctorWithoutDeletingByValue(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		if bin := b.Server.Binary(); !bin.Deletes() {
 			t.Skipf("SKIPPED: %s has no DELIFEQ; Valkey 9 has", bin.Name)

@@ -18,7 +18,6 @@ import (
 
 // On a server with good settings, the doctor finds nothing, checks everything, and leaves nothing.
 func TestDoctorOfAHealthyServer(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		bin, addr := b.Server.Binary(), b.Server.Addr()
 		url := "redis://default:" + canary + "@" + addr
@@ -51,7 +50,6 @@ func TestDoctorOfAHealthyServer(t *testing.T) {
 
 // The doctor finds each setting that endangers locks, on every server.
 func TestDoctorFindsSettings(t *testing.T) {
-	t.Parallel()
 	type setting struct {
 		set               []any // CONFIG SET
 		id, severity, saw string
@@ -106,7 +104,6 @@ func TestDoctorTellsEvictions(t *testing.T) {
 }
 
 func TestDoctorFindsAFailedSave(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		s := b.Server
 		expect.OK(t, os.Mkdir(filepath.Join(s.Dir(), "dump.rdb"), 0o700))

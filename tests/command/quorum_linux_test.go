@@ -48,7 +48,6 @@ var patientNodes = []string{"--ttl=12s", "--kill-after=1s", "--node-timeout=3s"}
 // Fault: A majority of the nodes of holdfast run is killed. The job is ended in time.
 func TestQuorumRunsEndWithoutAMajority(t *testing.T) {
 	long(t)
-	t.Parallel()
 	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
 		all := startNodes(t, 3)
 		r := begin(t, all, stubborn, append(leasesOf(unit), "--node-timeout", (unit*3/4).String())...)
@@ -64,7 +63,6 @@ func TestQuorumRunsEndWithoutAMajority(t *testing.T) {
 
 func TestDoctorOfAQuorum(t *testing.T) {
 	long(t)
-	t.Parallel()
 	all := startNodes(t, 3)
 	master := server.Start(t, server.One(t), server.Conf("requirepass", nodePassword))
 	replica := server.StartReplica(t, server.One(t), master, server.Conf("requirepass", nodePassword), server.Conf("masterauth", nodePassword))

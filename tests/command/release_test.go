@@ -15,7 +15,6 @@ var stamp = regexp.MustCompile(`-X (\S+?)=`)
 
 // What builds releases stamps the version and the commit into variables that exist: the linker passes over others in silence.
 func TestReleasesAreStamped(t *testing.T) {
-	t.Parallel()
 	long(t)
 	uses(t)
 	var flags []string

@@ -77,7 +77,6 @@ func TestCommandOverTLS(t *testing.T) {
 // Fault: A lock's value says hostile things of its holder. A terminal is shown harmless text, and a program JSON.
 func TestHostileHolders(t *testing.T) {
 	long(t)
-	t.Parallel()
 	s := server.Start(t, server.One(t))
 	env := []string{"HOLDFAST_REDIS=redis://" + s.Addr()}
 	for i, value := range []string{

@@ -168,7 +168,6 @@ func awaitGrant(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 // ended before the promoted one grants anything.
 func TestStrictOverlapsNothingWhenTheOldMasterGoesOn(t *testing.T) {
 	long(t)
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		for range 10 {
 			if oldMasterGoesOn(t, bin) {
@@ -242,7 +241,6 @@ func acquireShort(t *testing.T, l *holdfast.Lock) {
 // still has its replica. With Durability nothing is granted that the replica has not confirmed.
 func TestStrictOverlapsNothingWhenTheOldMasterWakesUp(t *testing.T) {
 	long(t)
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		p := startPair(t, bin)
 		do(t, p.servers[0], "CONFIG", "SET", "min-replicas-max-lag", "1")

@@ -26,7 +26,6 @@ import (
 // counts go on.
 func TestStrictHoldsForParties(t *testing.T) {
 	long(t)
-	t.Parallel()
 	eachLoss(t, allLosses, func(t *testing.T, l loss) {
 		holder, other := l.client(oldMasterDead()), l.client(oldMasterDead())
 		initialise(t, holder)
@@ -81,7 +80,6 @@ func TestStrictHoldsForParties(t *testing.T) {
 // request was carried out earlier and not answered.
 func TestMinReplicasHoldsForParties(t *testing.T) {
 	long(t)
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		p := startPair(t, bin)
 		master, replica := p.servers[0], p.servers[1]
@@ -170,7 +168,6 @@ func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) holdfast.Tic
 // Fault: A ticket is to be adopted in quarantine. It is refused, since somebody may have adopted the lock before the
 // loss, and stays valid.
 func TestTicketsOutliveAQuarantine(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, strict(time.Hour)), b.Client(t, strict(time.Hour))
 		initialise(t, c)
@@ -207,7 +204,6 @@ func TestTicketsOutliveAQuarantine(t *testing.T) {
 
 // Fault: Replicas do not confirm a ticket or its adoption. Neither counts.
 func TestMinReplicasHoldsForTickets(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		p := startPair(t, bin)
 		master, replica := p.servers[0], p.servers[1]
@@ -251,7 +247,6 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 // Fault: A Strict server comes back from an older file, with the lock as it was before its adoption. The ticket
 // cannot be used again before the adopter's lease is over.
 func TestStrictTicketsAreNotUsedTwice(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 		b := &backend.Backend{Name: bin.Name, Server: s}

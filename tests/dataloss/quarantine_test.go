@@ -49,7 +49,6 @@ func quarantined(t *testing.T, err error) time.Duration {
 }
 
 func TestInitAdmitsANewServer(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(time.Hour))
 		initialise(t, c)
@@ -73,7 +72,6 @@ func TestInitAdmitsANewServer(t *testing.T) {
 
 // Nobody is notified when an operator ends a quarantine. Waiters notice soon, however long it was to last.
 func TestWaitersNoticeThatAQuarantineWasEnded(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(time.Hour))
 		waiting := backend.Start(t, c.Mutex("a"))
@@ -89,7 +87,6 @@ func TestWaitersNoticeThatAQuarantineWasEnded(t *testing.T) {
 // Fault: A lock with waiters is released in quarantine. Nothing is handed over, and nothing is lost by that: they are served in turn
 // afterwards.
 func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(term))
 		initialise(t, c)
@@ -115,7 +112,6 @@ func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 // Fault: The reply to a TryAcquire that was granted the lock is lost, and it is sent again in quarantine. It is refused, and what it was
 // not told of is given back.
 func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
 		cfg := strict(term)
@@ -144,7 +140,6 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 // Fault: A server without replicas is in quarantine, and still knows a lease. The lease is renewed: no other server
 // can have granted anything.
 func TestRenewalsGoOnInQuarantine(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(term))
 		initialise(t, c)
@@ -165,7 +160,6 @@ func TestRenewalsGoOnInQuarantine(t *testing.T) {
 // Fault: A Strict server is given its first replica, and counts as another server, which might have replaced an old
 // master. Leases end by their deadlines, and there is a quarantine.
 func TestTheFirstReplicaEndsLeases(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
 		c := b.Client(t, strict(term))
@@ -181,7 +175,6 @@ func TestTheFirstReplicaEndsLeases(t *testing.T) {
 
 // Fault: A replica was made writable, in Strict mode. It grants nothing: its master does not see those writes.
 func TestStrictGrantsNothingOnAReplica(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		master := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
 		replica := &backend.Backend{Name: bin.Name, Server: server.StartReplica(t, bin, master.Server)}
@@ -201,7 +194,6 @@ func TestStrictGrantsNothingOnAReplica(t *testing.T) {
 }
 
 func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		short, long := b.Client(t, strict(time.Second)), b.Client(t, strict(time.Hour))
 		initialise(t, short)
@@ -265,7 +257,6 @@ func TestQuarantineIsLongerWhereThereAreReplicas(t *testing.T) {
 
 // Fault: The leases of a client can last longer than the server's quarantine. The quarantine is lengthened.
 func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		short, long := b.Client(t, strict(10*time.Minute)), b.Client(t, strict(time.Hour))
 		for _, step := range []struct {
@@ -284,7 +275,6 @@ func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
 }
 
 func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
-	t.Parallel()
 	try := func(t *testing.T, c *holdfast.Client, kind error, part string) {
 		t.Helper()
 		_, err := c.Mutex("a").TryAcquire(t.Context())

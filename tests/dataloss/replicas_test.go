@@ -35,7 +35,6 @@ func inSoShortATime[T any](t *testing.T, f func(context.Context) (T, error)) (go
 // Fault: Replicas do not confirm a lock, of any kind. It is neither granted nor kept, and a run that they have not confirmed does
 // not count.
 func TestMinReplicas(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		p := startPair(t, bin)
 		master, replica := p.servers[0], p.servers[1]
@@ -171,7 +170,6 @@ func TestFsync(t *testing.T) {
 // with the default timeouts.
 func TestFsyncOnceASecond(t *testing.T) {
 	long(t)
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		if !bin.AtLeast(7, 2) {
 			t.Skipf("SKIPPED: %s has no WAITAOF; Redis 7.2 or Valkey has", bin.Name)
@@ -209,7 +207,6 @@ func TestFsyncOnceASecond(t *testing.T) {
 // Fault: A script was carried out, and then the server refuses to wait for the disk or the replicas. The lock is
 // given back, and nobody else in the queue is affected.
 func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		do(t, b.Server, "ACL", "SETUSER", "hasty", "on", ">x", "~*", "&*", "+@all", "-wait")
 		hasty := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "hasty", "x" })

@@ -161,6 +161,7 @@ func eachKind(t *testing.T, f func(t *testing.T, b *place, w form), opts ...serv
 // eachMutex runs f on every real server, all at once, with clients that acquire mutexes natively, and with those that do so by script.
 func eachMutex(t *testing.T, f func(t *testing.T, b *backend.Backend), opts ...server.Option) {
 	t.Helper()
+	t.Parallel()
 	for _, w := range []way{native, single} {
 		t.Run(w.name, func(t *testing.T) {
 			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -175,6 +176,7 @@ func eachMutex(t *testing.T, f func(t *testing.T, b *backend.Backend), opts ...s
 // server; the others run on one.
 func eachServer(t *testing.T, forms []form, f func(t *testing.T, b *place, w form), opts ...server.Option) {
 	t.Helper()
+	t.Parallel()
 	for _, w := range forms {
 		servers := server.Binaries(t)
 		if !w.isMutex() && !soak.Long() {
@@ -285,7 +287,6 @@ func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel()
 			eachForm(t, steady, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
 				if !w.native {
 					seldom(t, after)
@@ -430,7 +431,6 @@ func waiterServed(t *testing.T, b *place, w form) func() {
 //
 // Bug: A stale release, repeated, deletes a newer lock.
 func TestLateCopies(t *testing.T) {
-	t.Parallel()
 	eachForm(t, patient, lateCopies)
 }
 
@@ -558,7 +558,6 @@ func givenBack(t *testing.T, b *place, held proxy.Held) {
 // Fault: The network doubles commands. Both copies bring the same grant, and fences rise. A native acquire is not doubled: TCP
 // delivers it once, and the client sends it once.
 func TestDoubledCommands(t *testing.T) {
-	t.Parallel()
 	eachForm(t, holdfast.Config{}, doubledCommands)
 }
 
@@ -606,7 +605,6 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 
 // Fault: The context ends in the middle of an acquire. No lock is left, and the waiter behind is served.
 func TestCancelledInTheMiddle(t *testing.T) {
-	t.Parallel()
 	eachForm(t, patient, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
 		rival := b.Client(t, nil)
 		p.DelayReplies(30 * time.Millisecond)

@@ -37,7 +37,6 @@ func free(t *testing.T, b *place, names ...string) {
 // Fault: A reply to a request for several locks is lost, whichever it is. All of them are acquired or none, and all
 // are released.
 func TestLostRepliesToSeveral(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
 			t.Run(what, func(t *testing.T) {
@@ -86,7 +85,6 @@ func TestLostRepliesToSeveral(t *testing.T) {
 // Fault: Requests for several locks are doubled, or a copy comes after the lease. Both copies acquire the locks once,
 // and the late one acquires nothing.
 func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		_, all := severalThrough(t, b, p, patient)
@@ -123,7 +121,6 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 
 // Fault: The context ends while several locks are acquired. Those acquired so far are released.
 func TestSeveralCancelledInTheMiddle(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		_, all := severalThrough(t, b, p, patient, holdfast.TTL(time.Minute))
@@ -160,7 +157,6 @@ func TestSeveralCancelledInTheMiddle(t *testing.T) {
 // Fault: One of several locks is lost. A waiter for all of them gets them when the others are released or expire, but
 // not before the holder has been told.
 func TestSeveralAreTakenOverWhenOneIsLost(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		for _, released := range []bool{true, false} {
 			const ttl = 6 * time.Second // a tombstone lasts that long, so that the holder does not take the lock again
@@ -201,7 +197,6 @@ func jobThrough(t *testing.T, p *proxy.Proxy) func(window string) *once.Job {
 // Fault: Replies to the requests of a job are lost. A begin counts once, and a completion is recognized as the
 // caller's own.
 func TestLostRepliesToJobs(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		job := jobThrough(t, p)
@@ -230,7 +225,6 @@ func TestLostRepliesToJobs(t *testing.T) {
 // Fault: A job's requests are doubled, or a copy comes after the run. Both copies count once; the late one changes
 // nothing, not even if another run has begun.
 func TestLateAndDoubledCopiesForJobs(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		job := jobThrough(t, p)
@@ -290,7 +284,6 @@ func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 
 // Fault: The completion of a run that has lost its lock comes late. It has no effect, whoever has the lock by then.
 func TestLateCompletionOfALostRun(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		job := jobThrough(t, p)

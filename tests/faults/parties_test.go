@@ -217,7 +217,6 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 
 // Fault: Messages to the waiters of latches and barriers are lost. Nobody is left hanging.
 func TestLostMessagesToThoseWhoWait(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		// The messages are lost while the subscriptions are interrupted. Nothing else wakes anybody for 30s.
 		rdb := b.Redis(t)

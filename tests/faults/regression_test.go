@@ -125,7 +125,6 @@ func TestRenewalsInASlotOnTheMove(t *testing.T) {
 // Fault: An old master, which has lost its replica to the new one, stays reachable. It refuses writes: ErrUnavailable
 // with the code NOREPLICAS, and nobody spins.
 func TestAnOldMasterRefusesWrites(t *testing.T) {
-	t.Parallel()
 	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 9 * time.Second // so that a renewal has been refused before it ends
 		replica := server.StartReplica(t, b.Server.Binary(), b.Server)
@@ -179,7 +178,6 @@ func TestAnOldMasterRefusesWrites(t *testing.T) {
 // Fault: The server is short of memory, and its policy evicts locks, queues or the fence counter. Holders are told,
 // and fences rise.
 func TestEviction(t *testing.T) {
-	t.Parallel()
 	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		for _, policy := range []string{"volatile-lru", "volatile-ttl", "allkeys-lru"} {
 			t.Run(policy, func(t *testing.T) {

@@ -64,7 +64,6 @@ func get(t *testing.T, rdb redis.UniversalClient, key string) string {
 }
 
 func TestRedisSet(t *testing.T) {
-	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
@@ -92,7 +91,6 @@ func TestRedisSet(t *testing.T) {
 }
 
 func TestRedisScripts(t *testing.T) {
-	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
@@ -133,7 +131,6 @@ func TestRedisScripts(t *testing.T) {
 
 // The guard works with any client, whatever the script replies with.
 func TestTheGuardStandsByItself(t *testing.T) {
-	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
@@ -163,7 +160,6 @@ func TestTheGuardStandsByItself(t *testing.T) {
 }
 
 func TestMarksLiveAsLongAsTheyAreWanted(t *testing.T) {
-	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		forever := fence.NewRedis(d, nil)
@@ -188,7 +184,6 @@ func TestMarksLiveAsLongAsTheyAreWanted(t *testing.T) {
 }
 
 func TestWhatIsNoMarkIsRefused(t *testing.T) {
-	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)

@@ -20,7 +20,6 @@ import (
 func row(id int) fence.Columns { return fence.Columns{"id": id, "book": "a"} }
 
 func TestRowsWithAMark(t *testing.T) {
-	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *database) {
 		ctx := t.Context()
 		ledger := d.ledger()
@@ -44,7 +43,6 @@ func TestRowsWithAMark(t *testing.T) {
 }
 
 func TestWhatIsNotAStaleRow(t *testing.T) {
-	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *database) {
 		ctx := t.Context()
 		ledger := d.ledger()
@@ -80,7 +78,6 @@ func TestWhatIsNotAStaleRow(t *testing.T) {
 }
 
 func TestMarksOfResources(t *testing.T) {
-	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *database) {
 		ctx := t.Context()
 		marks := d.marks()

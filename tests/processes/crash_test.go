@@ -29,7 +29,6 @@ func inTime(t *testing.T, what string, begun time.Time, limit time.Duration) {
 // Fault: The holder's process is paused past its deadline. The next is served within TTL + 1 s; the first call of Err
 // after the pause says that the lease is lost, and its release is refused.
 func TestPausedHolder(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = time.Second
 		paused, next := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
@@ -55,7 +54,6 @@ func TestPausedHolder(t *testing.T) {
 
 // Fault: The holder's process is killed. The next is served within TTL + 1 s.
 func TestKilledHolder(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		holder, waiter := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
 		ttl := 1500 * time.Millisecond
@@ -79,7 +77,6 @@ func TestKilledHolder(t *testing.T) {
 // Fault: A process of an owner is killed. What it had acquired ends with its TTL, at any depth, but nothing that the
 // owner has elsewhere.
 func TestKilledOwners(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 1500 * time.Millisecond
 		outer, inner, stranger := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())

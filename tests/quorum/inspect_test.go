@@ -24,7 +24,6 @@ import (
 
 // The list has what a majority holds, whichever nodes are down, and nothing else.
 func TestInspectorListsWhatAMajoritySays(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		q := s.quorum()
 		var leases []*holdfast.Lease
@@ -105,7 +104,6 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 
 // What a majority has granted is taken from its holder, which is told, and is on record once. Some node may be down.
 func TestBreakOnAQuorum(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		q, other := s.quorum(), s.quorum()
 		lease := acquire(t, q.Mutex("a", holdfast.Identity("hung")))
@@ -170,7 +168,6 @@ func TestBreakOnAQuorum(t *testing.T) {
 
 // A node on which an operator has broken the lock does not get it back, though a majority goes on.
 func TestABrokenVoteIsNotCastAgain(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.quorum().Mutex("a"))
 		agree(t, lease, 3)
@@ -190,7 +187,6 @@ func TestABrokenVoteIsNotCastAgain(t *testing.T) {
 
 // A lock of a quorum is one acquire and one lease to observers, also if one of its nodes loses it.
 func TestObservers(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		var r recorder.Recorder
 		t.Cleanup(func() { r.Check(t) })
@@ -231,7 +227,6 @@ func TestObservers(t *testing.T) {
 // The observers of the first client are told of renewals on all nodes, and of a lease that expires after the clients were
 // closed, even if the first node has no part in it.
 func TestObserversWithoutTheFirstNode(t *testing.T) {
-	t.Parallel()
 	each(t, 3, term, func(t *testing.T, s *site) {
 		var r recorder.Recorder
 		t.Cleanup(func() { r.Check(t) })
@@ -255,7 +250,6 @@ func TestObserversWithoutTheFirstNode(t *testing.T) {
 // An acquire that would wait for the caller's own lease of the quorum's lock fails at once; so does one of the lock that a
 // node grants by itself.
 func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		const patience = 10 * time.Second
 		q := s.quorum(patience)

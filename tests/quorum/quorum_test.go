@@ -305,7 +305,6 @@ func wantHeld(t *testing.T, l *holdfast.Lock) {
 
 // What a quorum adds to TestAQuorumsMutexHasOneHolder: all nodes hold the lock under one name, and a waiter whose time is up is told whose.
 func TestOneHolderAtATime(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock()) // its client makes up an owner's name
 		agree(t, lease, 3)
@@ -342,7 +341,6 @@ func TestOneHolderAtATime(t *testing.T) {
 
 // While nobody asks, the nodes' clocks may drift from what the client knows of them.
 func TestClocksPartWhileNothingIsAsked(t *testing.T) {
-	t.Parallel()
 	eachWithClock(t, func(t *testing.T, s *site, clock *clockshim.Clock) {
 		l := s.lock()
 		lease := acquire(t, l)
@@ -389,7 +387,6 @@ func (s *site) cleaned() {
 
 // Fault: Nodes are down. A minority is in nobody's way; without a majority nothing is granted, and nothing is left.
 func TestNodesAreDown(t *testing.T) {
-	t.Parallel()
 	each(t, 5, age, func(t *testing.T, s *site) {
 		l := s.lock()
 		first := acquire(t, l)
@@ -422,7 +419,6 @@ func TestNodesAreDown(t *testing.T) {
 // A lock counts as held if a majority says so. If one node says so and the others are away, that is no
 // majority.
 func TestHeldWithoutAMajority(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -446,7 +442,6 @@ func TestHeldWithoutAMajority(t *testing.T) {
 
 // Fault: A process gets one node of three. It has nothing, and leaves nothing.
 func TestMinorityIsGivenBack(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for _, node := range s.nodes[1:] {
 			s.do(node, "SET", "holdfast:{q}", "theirs", "PX", "3600000")
@@ -465,7 +460,6 @@ func TestMinorityIsGivenBack(t *testing.T) {
 // Fault: A node has lost its counter. It grants nothing before it knows the counters of a majority of the others;
 // fences rise, although they are ahead of the clock.
 func TestRestartedNodeIsToldTheFences(t *testing.T) {
-	t.Parallel()
 	eachWithClock(t, func(t *testing.T, s *site, clock *clockshim.Clock) {
 		s.retryTimeout = 300 * time.Millisecond
 		ahead := time.Now().Add(time.Hour).UnixMicro()
@@ -507,7 +501,6 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 
 // Fault: A lease loses its majority. It is lost, and its holder is told.
 func TestMajorityIsLost(t *testing.T) {
-	t.Parallel()
 	each(t, 3, 9*time.Second, func(t *testing.T, s *site) {
 		var r recorder.Recorder
 		t.Cleanup(func() { r.Check(t) })
@@ -547,7 +540,6 @@ func (s *site) takenFrom(lease *holdfast.Lease, node int) {
 // A lease that has lost a minority is released on its remaining nodes. If the lost nodes do not answer, that is
 // not a loss of the lease.
 func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -562,7 +554,6 @@ func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
 
 // The deadline is that of the majority that remains, not that of lost nodes.
 func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquireOn(t, s.lock(holdfast.TTL(time.Minute), holdfast.NoRenew()), 3)
 		last := lease.Deadline().Add(5 * time.Second)
@@ -598,7 +589,6 @@ func (d slowProbe) Probe(ctx context.Context) (driver.ServerInfo, error) {
 // Fault: A process starts while some node cannot be reached. It does not wait for that node once it has reached a
 // majority.
 func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for slow := range s.nodes {
 			never := make(chan struct{})
@@ -623,7 +613,6 @@ func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
 // Fault: A process has reached a majority, one node of which does not grant. It waits for those that it is still
 // reaching: they make another majority.
 func TestNodesThatAreBeingReachedCount(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.nodes[2].Kill()
 		s.nodes[2].Restart() // and is in quarantine
@@ -675,7 +664,6 @@ func (s *site) do(node *server.Server, args ...any) {
 // Fault: The context ends while nodes are told of a fence. That says nothing about the nodes, and the error says why
 // it failed.
 func TestContextEndsWhileNodesAreToldAFence(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := s.whenToldAFence(func(int) {
@@ -693,7 +681,6 @@ func TestContextEndsWhileNodesAreToldAFence(t *testing.T) {
 // A client that is closed while nodes are told of a fence says so, and does not wait for a lease that nobody
 // has.
 func TestCloseWhileNodesAreToldAFence(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		var closed sync.WaitGroup
 		l := s.whenToldAFence(func(int) {
@@ -717,7 +704,6 @@ func TestCloseWhileNodesAreToldAFence(t *testing.T) {
 
 // Fault: A node loses the lock before it is told of its fence. Too few agree, and the error says why.
 func TestNodeLosesTheLockBeforeItIsToldAFence(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for _, c := range []struct {
 			command []any
@@ -766,7 +752,6 @@ func dialed(t *testing.T, node *server.Server) *redis.Client {
 
 // Nodes that nobody has admitted grant nothing, and are named in the error.
 func TestUninitialisedNodes(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := start(t, bin, 3)
 		expect.Err(t, "TryAcquire on new nodes", expect.ErrOf(s.lock().TryAcquire(t.Context())), holdfast.ErrQuarantine)
@@ -784,7 +769,6 @@ func TestUninitialisedNodes(t *testing.T) {
 // If all nodes come back with older data, they know no later fence. Fences rise all the same once they are
 // admitted.
 func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		last := s.above(s.above(0))
 		for _, node := range s.nodes {
@@ -802,7 +786,6 @@ func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
 // A node that was emptied looks like a new one. Admit does not admit it while a lock that it has lost may be
 // held on the others.
 func TestInitOfANodeThatWasEmptied(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -829,7 +812,6 @@ func TestInitOfANodeThatWasEmptied(t *testing.T) {
 // Fault: A node comes back empty while a lock is held. It is first in quarantine, is then told the fences, and then
 // holds what the others hold.
 func TestNodeComesBackEmpty(t *testing.T) {
-	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
 		l := s.lock()
 		for range 5 {
@@ -866,7 +848,6 @@ func TestNodeComesBackEmpty(t *testing.T) {
 
 // Fault: A lease has lost its majority, and nodes come back that would grant it. It is not extended to them.
 func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
-	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
 		lease := acquire(t, s.lock())
 		if err := agreed(lease, 3); err != nil {
@@ -915,7 +896,6 @@ func (d *before) Run(ctx context.Context, call driver.Call) (string, error) {
 
 // A waiter goes on waiting if a node is emptied while it is told the fences.
 func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.do(s.nodes[0], "DEL", "holdfast:caughtup")
 		emptied := make(chan struct{})
@@ -948,7 +928,6 @@ func TestNodesKilledInTurnUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make nightly")
 	}
-	t.Parallel()
 	each(t, 5, term, func(t *testing.T, s *site) {
 		var holders, overlaps atomic.Int32
 		var last, grants atomic.Uint64
@@ -1015,7 +994,6 @@ func (d *dallying) Err() error {
 // A process that stops between its requests for longer than its locks last must not count its grants as a lease
 // if some of them are over: another process may have held the lock meanwhile, with a higher fence.
 func TestStopsBetweenItsRequests(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for ttl := 400 * time.Millisecond; ttl < 10*time.Second; ttl *= 2 {
 			for range 2 {
@@ -1107,7 +1085,6 @@ func (d counted) Run(ctx context.Context, call driver.Call) (string, error) {
 
 // If a node hangs, a waiter does not ask it more and more often.
 func TestWaitingWhileANodeHangs(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -1161,7 +1138,6 @@ func TestWaitingWhileANodeHangs(t *testing.T) {
 
 // Goroutines of one process do not compete with each other.
 func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		l := s.lock()
 		lease := acquire(t, l)
@@ -1195,7 +1171,6 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 
 // A server that is named by two addresses counts once.
 func TestOneServerByTwoAddresses(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := start(t, bin, 2)
 		a, b := s.nodes[0].Addr(), s.nodes[1].Addr()

@@ -23,7 +23,6 @@ import (
 
 // One of four nodes may be away. Two processes with two nodes each have no majority; three nodes are one.
 func TestFourNodes(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		// Only the last step is repeated: a node that restarts is in quarantine for as long as a lease may
 		// last.
@@ -84,7 +83,6 @@ func (s *site) known(q *quorum.Quorum) *holdfast.Lock {
 // Fault: A node does not answer a vote. The others grant the lock, and votes for other locks reach the node on other connections. The
 // vote is given back.
 func TestALoneVoteIsNotAnswered(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.commandTimeout = 10 * time.Minute // the connection hangs until it is cut
 		links := s.links()
@@ -109,7 +107,6 @@ func TestALoneVoteIsNotAnswered(t *testing.T) {
 //
 // Fault: A node hangs while it is asked, and grants when nobody waits for its answer any more. It is sent the release, too.
 func TestOneRoundWithoutANode(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		l := s.quorum(500*time.Millisecond).Mutex("q", holdfast.NoRenew())
 		fence := func(nodes int) uint64 {
@@ -148,7 +145,6 @@ func TestAVoteThatDoesNotCount(t *testing.T) {
 		"its mark": {[]any{"DEL", "holdfast:incarnation"}, 1},
 	} {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel()
 			each(t, 3, age, func(t *testing.T, s *site) {
 				l := s.known(s.quorum(10 * time.Second))
 				s.do(s.nodes[2], c.loses...)
@@ -170,7 +166,6 @@ func TestAVoteThatDoesNotCount(t *testing.T) {
 
 // Fault: A vote is delayed until its release was answered. What the node sets then is released within seconds.
 func TestAVoteComesAfterItsRelease(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		links := s.links()
 		l := s.known(s.through(links, 10*time.Second))
@@ -190,7 +185,6 @@ func TestAVoteComesAfterItsRelease(t *testing.T) {
 // Fault: A node hangs while it is asked for a vote, and the client closes before the node goes on. The node then carries out the vote, and
 // the release, which was sent behind it on the same connection.
 func TestAClientClosesWhileANodeHangs(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.commandTimeout, s.retryTimeout = 500*time.Millisecond, 500*time.Millisecond // after which Close gives up
 		l := s.known(s.quorum(100 * time.Millisecond))
@@ -218,7 +212,6 @@ func TestAClientClosesWhileANodeHangs(t *testing.T) {
 // Fault: The clocks of the nodes are set back, and the ids of their counters reach too high a number within a millisecond. Votes with such
 // fences are given back and scripts ask again, without holding up other answers on the connection.
 func TestVotesWhoseFencesDoNotFit(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.commandTimeout, s.retryTimeout = 20*time.Second, 10*time.Second
 		l := s.known(s.quorum(10 * time.Second))
@@ -233,7 +226,6 @@ func TestVotesWhoseFencesDoNotFit(t *testing.T) {
 
 // A node that refuses one of the commands is asked by script for a while, and not by these commands each time.
 func TestANodeThatRefusesVotes(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		links := s.links()
 		l := s.known(s.through(links, 10*time.Second))

@@ -48,7 +48,6 @@ func names() (all []string) {
 
 // Fault: Another process has one of many locks, which are acquired at once. Only that acquire is told so, and nobody else waits for it.
 func TestOneOfManyIsHeld(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		held := acquire(t, s.quorum(10*time.Second).Mutex("q7", holdfast.Identity("me")))
 		agree(t, held, 3)
@@ -86,7 +85,6 @@ func TestOneOfManyIsHeld(t *testing.T) {
 // Fault: Nodes grant many locks, and their answers are lost. The acquires cost the node timeout, not CommandTimeout, the locks are taken
 // back, and no late copy acquires them again.
 func TestAnswersToManyLocksAreLost(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		links := s.links()
 		s.commandTimeout = 10 * time.Minute

@@ -40,7 +40,6 @@ func (a answer) list() string {
 
 // An operator sees what a majority has granted, and breaks it. Without a majority the pages say so, and nothing is broken.
 func TestTheInspectorsPagesOfAQuorum(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		in := inspect.NewQuorum(s.quorum())
 		handler := expect.Of(ui.New(in, &ui.Options{AllowBreak: true, Logger: slog.New(slog.DiscardHandler)})).OK(t)

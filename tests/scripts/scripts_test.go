@@ -32,13 +32,11 @@ func newBench(t *testing.T, back *backend.Backend) bench {
 
 // onEach runs a test on the embedded server and on every real one.
 func onEach(t *testing.T, test func(t *testing.T, b bench)) {
-	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) { test(t, newBench(t, back)) })
 }
 
 // onEachReal runs a test on every real server.
 func onEachReal(t *testing.T, test func(t *testing.T, b bench)) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) { test(t, newBench(t, back)) })
 }
 

@@ -142,7 +142,6 @@ func printed(v any) []string {
 
 // No token, channel of a client or password appears when values of the library are printed, or in its errors.
 func TestSecretsAreNotPrinted(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const canary, user = "k4n/rie@:%", "canary-user"
 		expect.OK(t, expect.ErrOf(b.Server.Do("ACL", "SETUSER", user, "on", ">"+canary, "~*", "&*", "+@all")))

@@ -15,7 +15,6 @@ import (
 // releases, and nothing else changes. If a permission is missing in the middle of a script, no lock without a
 // holder is left behind.
 func TestRedissonsLocksUnderAnACL(t *testing.T) {
-	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {
 		locker := append(s.role(t, "locker").texts(), "~orders")
 		told := append(slices.Clone(locker), "&redisson_lock__channel:*")

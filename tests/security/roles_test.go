@@ -105,6 +105,7 @@ type site struct {
 
 // everySite runs f on every kind of server, alone and as a Cluster.
 func everySite(t *testing.T, f func(t *testing.T, s site)) {
+	t.Parallel()
 	for i, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()
@@ -179,7 +180,6 @@ func (s site) client(t *testing.T, user string) *holdfast.Client {
 
 // A locker that may use the command which newer servers have for a release does. TestACommandThatIsLacking has the others.
 func TestReleasesByCommandUnderAnACL(t *testing.T) {
-	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {
 		if !s.nodes[0].Binary().Deletes() {
 			t.Skipf("SKIPPED: %s has no DELIFEQ; Valkey 9 has", s.nodes[0].Binary().Name)

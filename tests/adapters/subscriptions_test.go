@@ -105,9 +105,7 @@ func TestSubscriptionsShareAConnection(t *testing.T) {
 		d := a.single(t, 3, to(s.Addr()))
 		t.Cleanup(func() { _ = d.Close() })
 		subscribed(t, d, channels(200), false)
-		if n := len(listening(t, s)); n != 1 {
-			t.Errorf("200 channels have %d connections", n)
-		}
+		expect.Equal(t, "connections of 200 channels", len(listening(t, s)), 1)
 	})
 }
 

@@ -48,9 +48,7 @@ func evalAll(t *testing.T, ctx context.Context, d drivertest.Driver, calls []dri
 	mu.Lock()
 	defer mu.Unlock()
 	for i, n := range times {
-		if n != 1 {
-			t.Errorf("of call %d was told %d times", i, n)
-		}
+		expect.Equal(t, fmt.Sprintf("how often call %d was told of", i), n, 1)
 	}
 	return all
 }
@@ -115,9 +113,7 @@ func TestNodesOfACluster(t *testing.T) {
 			}
 			seen[node] = true
 			for _, key := range all {
-				if d.Node(key) != node {
-					t.Errorf("%s is with %q, not with %q", key, d.Node(key), node)
-				}
+				expect.Equal(t, "the node of "+key, d.Node(key), node)
 			}
 		}
 	})
@@ -241,17 +237,13 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 						}
 					}
 					n := from.Rejections()["evalsha"] - before
-					if n < 2 {
-						t.Errorf("round %d: %d scripts were refused; want those of the two slots on the move", round, n)
-					}
+					expect.AtLeast(t, fmt.Sprintf("round %d: scripts that were refused", round), n, 2)
 					refused += n
 				}
 				// A driver that refreshes the slots by itself may know of a slot that has moved, but not of
 				// both.
 				expect.AtLeast(t, "scripts were refused", refused, 5)
-				if n := runs(t, from, all[divided]+"here"); n != "0" {
-					t.Errorf("a script whose keys are not all there ran %s times", n)
-				}
+				expect.Equal(t, "runs of a script whose keys are not all there", runs(t, from, all[divided]+"here"), "0")
 			})
 		}
 	})
@@ -345,9 +337,7 @@ func TestRunAllWithoutAConnection(t *testing.T) {
 			return unsent == len(all)
 		})
 		for _, key := range all {
-			if n := runs(t, nodes[0], key); n != "0" {
-				t.Errorf("%s: a script that was not sent ran %s times", key, n)
-			}
+			expect.Equal(t, key+": runs of a script that was not sent", runs(t, nodes[0], key), "0")
 		}
 	})
 }

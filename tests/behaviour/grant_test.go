@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,8 +105,6 @@ func TestAFenceThatBecomesKnownIsNoChange(t *testing.T) {
 				rdb.ZAdd(t.Context(), "holdfast:{young}:q", redis.Z{Score: float64(time.Now().UnixMicro()), Member: "token\n30000\nnowhere\n{}"})
 			}()
 		}
-		if want := []string{"present k3v9x2ab 0", "queued k3v9x2ab 17"}; !slices.Equal(seen, want) {
-			t.Errorf("Watch tells of %q, want %q", seen, want)
-		}
+		expect.Same(t, "Watch tells of", seen, []string{"present k3v9x2ab 0", "queued k3v9x2ab 17"})
 	})
 }

@@ -45,9 +45,7 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		t.Helper()
 		for _, err := range errs {
 			expect.Err(t, what, err, holdfast.ErrInvalid)
-			if n := len(fmt.Sprint(err)); n > 1500 {
-				t.Errorf("%s: the error is %d bytes long", what, n)
-			}
+			expect.AtMost(t, what+": bytes of the error", len(fmt.Sprint(err)), 1500)
 		}
 	}
 	for what, l := range map[string]*holdfast.Lock{

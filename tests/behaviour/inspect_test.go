@@ -106,9 +106,7 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 			}
 			return true
 		})
-		if got, want := slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
-			t.Errorf("listed are %q, want %q", got, want)
-		}
+		expect.Same(t, "listed", slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(seen)))
 		for name, l := range seen {
 			want := expect.Of(l.Status(ctx)).OK(t)
 			got, err := in.Get(ctx, name)

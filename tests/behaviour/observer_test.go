@@ -438,9 +438,7 @@ func TestAnObserverThatPanics(t *testing.T) {
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
 		noError(t, c.Close(context.Background()))
 		for _, what := range []string{"panic=start", "panic=end", "panic=released", "observer_test.go"} {
-			if !strings.Contains(log.String(), what) {
-				t.Errorf("the log lacks %q:\n%s", what, log.String())
-			}
+			expect.Contains(t, "the log", log.String(), what)
 		}
 	})
 }

@@ -54,9 +54,7 @@ func TestAProxyWithoutTransactions(t *testing.T) {
 			if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactions") {
 				t.Errorf("%d warnings:\n%s", n, log.String())
 			}
-			if n, err := s.Do("EXISTS", "holdfast:{a}"); err != nil || n != int64(0) {
-				t.Errorf("the lock is left: %v, %v", n, err)
-			}
+			expect.Of(s.Do("EXISTS", "holdfast:{a}")).Is(t, "keys of the lock that are left", int64(0))
 		})
 	}
 }
@@ -103,9 +101,7 @@ func TestAUserWhoMayRunHalfOfTheScripts(t *testing.T) {
 			if !errors.Is(err, holdfast.ErrDenied) || !strings.Contains(err.Error(), "'"+lacks+"'") || !strings.Contains(err.Error(), "docs/SECURITY.md") {
 				t.Errorf("%v", err)
 			}
-			if n, err := s.Do("EXISTS", "holdfast:{a}"); err != nil || n != int64(0) {
-				t.Errorf("the lock is left: %v, %v", n, err)
-			}
+			expect.Of(s.Do("EXISTS", "holdfast:{a}")).Is(t, "keys of the lock that are left", int64(0))
 		})
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -107,9 +108,7 @@ func TestAHandOverIsFromTheLastHolderToTheFirst(t *testing.T) {
 		{func() bool { b.leave(true); return b.released.Load() != 0 }, true},
 		{func() bool { _, ok := b.enter(false); return ok }, true},
 	} {
-		if got := step.do(); got != step.want {
-			t.Errorf("step %d: got %v", i, got)
-		}
+		expect.Equal(t, fmt.Sprint("step ", i), step.do(), step.want)
 	}
 	expect.AtMost(t, "overlaps were seen", b.overlaps.Load(), 0)
 }

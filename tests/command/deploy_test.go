@@ -264,9 +264,7 @@ func queries(t *testing.T) map[string]string {
 			all[where] = r.Expr
 		}
 	}
-	if len(all) < before+8 {
-		t.Errorf("only %d alerts", len(all)-before)
-	}
+	expect.AtLeast(t, "alerts, and what was there before", len(all), before+8)
 	return all
 }
 

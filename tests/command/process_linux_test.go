@@ -83,9 +83,7 @@ func (r *trial) notAfter(deadline time.Duration, names ...string) {
 	r.t.Helper()
 	const step = 10 * time.Millisecond // the clock's resolution
 	for _, name := range names {
-		if late := r.moment(name) - deadline; late > step {
-			r.t.Errorf("%q is %s too late", name, late)
-		}
+		expect.AtMost(r.t, fmt.Sprintf("how late %q is", name), r.moment(name)-deadline, step)
 	}
 }
 
@@ -424,9 +422,7 @@ func TestKeeperKilledWhoseJobIsAnotherUsers(t *testing.T) {
 	})
 	r.signal(r.keeper(), unix.SIGKILL)
 	r.until("holdfast waits", func() bool { return strings.Contains(r.stderr(), "no permission to end processes") })
-	if n, err := redis.Do("EXISTS", r.key()); err != nil || n != int64(1) {
-		t.Errorf("the lock is there: %v, %v", n, err)
-	}
+	expect.Of(redis.Do("EXISTS", r.key())).Is(t, "the lock's keys", int64(1))
 	for _, pid := range r.job() {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
@@ -653,9 +649,7 @@ func TestForeignProcIsRefused(t *testing.T) {
 	if r.file("up") {
 		t.Error("the command ran")
 	}
-	if keys, err := redis.Do("DBSIZE"); err != nil || keys != int64(0) {
-		t.Errorf("keys on the server: %v, %v: something was locked, or counted", keys, err)
-	}
+	expect.Of(redis.Do("DBSIZE")).Is(t, "keys on the server: something was locked, or counted", int64(0))
 	// Its own does.
 	ns := launch(t, t.Name()+"-own", redis, append(unshared(t, "--mount-proc"), "holdfast", "run", "--kill-after=200ms", t.Name()+"-own", "--",
 		"sh", "-c", "setsid sleep 1000 & exit 3")...)

@@ -68,9 +68,7 @@ func TestCommandOverTLS(t *testing.T) {
 	})
 	for _, args := range [][]string{{"doctor", "--clock", "20ms"}, {"init"}} {
 		_, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=rediss://" + addr + "?skip_verify=true" + own}, args...)
-		if !strings.Contains(stderr, warning) {
-			t.Errorf("%s: said %q, want %q", args[0], stderr, warning)
-		}
+		expect.Contains(t, args[0], stderr, warning)
 	}
 }
 

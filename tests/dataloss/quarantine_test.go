@@ -281,9 +281,7 @@ func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
 		if !errors.Is(err, kind) || !strings.Contains(fmt.Sprint(err), part) {
 			t.Errorf("TryAcquire: %v; want %v that mentions %q", err, kind, part)
 		}
-		if err := inspect.New(c).ForceAdmit(t.Context()); !errors.Is(err, kind) {
-			t.Errorf("Init: %v; want %v", err, kind)
-		}
+		expect.Err(t, "Init", inspect.New(c).ForceAdmit(t.Context()), kind)
 	}
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		do(t, b.Server, "ACL", "SETUSER", "blind", "on", ">x", "~*", "&*", "+@all", "-info")

@@ -85,13 +85,9 @@ func TestMinReplicas(t *testing.T) {
 		}
 		plain := kinds()
 		for what, pair := range kinds(soon) {
-			if lease, err := pair.Wanted(other).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrReplicas) {
-				t.Errorf("%s: TryAcquire without the replica: %v, %v", what, lease, err)
-			}
+			expect.Err(t, what+": TryAcquire without the replica", expect.ErrOf(pair.Wanted(other).TryAcquire(t.Context())), holdfast.ErrReplicas)
 			backend.Release(t, backend.Acquire(t, plain[what].Held(c))) // it was given back
-			if lease, err := pair.Wanted(other).Acquire(t.Context()); !errors.Is(err, holdfast.ErrReplicas) {
-				t.Errorf("%s: Acquire without the replica: %v, %v", what, lease, err)
-			}
+			expect.Err(t, what+": Acquire without the replica", expect.ErrOf(pair.Wanted(other).Acquire(t.Context())), holdfast.ErrReplicas)
 			lease := backend.Acquire(t, plain[what].Held(c))
 			handed := make(chan error, 1)
 			go func() {

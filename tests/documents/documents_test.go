@@ -284,9 +284,7 @@ func TestPromisesHaveTests(t *testing.T) {
 	for file, least := range map[string]int{"GUARANTEES.md": 100, "faults.md": 200} {
 		text := expect.Of(os.ReadFile(filepath.Join(root, "docs", file))).OK(t)
 		named := regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(string(text), -1)
-		if len(named) < least {
-			t.Errorf("%s names only %d tests", file, len(named))
-		}
+		expect.AtLeast(t, "tests that "+file+" names", len(named), least)
 		for _, name := range named {
 			if !tests[name] {
 				t.Errorf("%s names %s, which is no test", file, name)

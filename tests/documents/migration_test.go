@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 func (p page) isMigration() bool { return path.Dir(p.path) == "docs/migration" }
@@ -50,8 +52,6 @@ func (p page) calls(t *testing.T) string {
 			}
 		}
 	}
-	if n < 10 {
-		t.Errorf("%s: only %d calls", p.path, n)
-	}
+	expect.AtLeast(t, p.path+": calls", n, 10)
 	return body + "}\n"
 }

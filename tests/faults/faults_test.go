@@ -383,9 +383,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 				}
 			}
 		}
-		if onRecord != 1 {
-			t.Errorf("the break is on record %d times", onRecord)
-		}
+		expect.Equal(t, "how often the break is on record", onRecord, 1)
 		expect.Err(t, "Release of what was broken", lease.Release(t.Context()), holdfast.ErrLost)
 		backend.Release(t, backend.Receive(t, leases))
 		// The tombstone of the broken holder would last for a minute, and the record longer.
@@ -449,9 +447,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		if reply := held.Forward(t); !w.refused(reply, "late") {
 			t.Errorf("a copy later than its not-after is answered %q", reply)
 		}
-		if held, err := backend.IsHeld(t.Context(), w.lock(c)); held || err != nil {
-			t.Errorf("an orphan lock: %v, %v", held, err)
-		}
+		expect.Of(backend.IsHeld(t.Context(), w.lock(c))).Is(t, "an orphan lock", false)
 	})
 	t.Run("enqueue", func(t *testing.T) {
 		lease := backend.Acquire(t, w.rival(b.Client(t, nil)))
@@ -539,9 +535,7 @@ func lateNativeCopy(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client) 
 	}
 	b.pass(t, longest)
 	held.Forward(t) // which the server carries out, for no time
-	if held, err := backend.IsHeld(t.Context(), c.Mutex("a")); held || err != nil {
-		t.Errorf("a copy later than its expiry has taken the lock: %v, %v", held, err)
-	}
+	expect.Of(backend.IsHeld(t.Context(), c.Mutex("a"))).Is(t, "a copy later than its expiry has taken the lock", false)
 	b.Cleaned(t)
 }
 

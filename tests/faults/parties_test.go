@@ -18,9 +18,7 @@ import (
 
 func left(t *testing.T, l *latch.Latch, want int) {
 	t.Helper()
-	if n, err := l.Count(t.Context()); err != nil || n != want {
-		t.Errorf("%d parties are left, want %d; %v", n, want, err)
-	}
+	expect.Of(l.Count(t.Context())).Is(t, "parties are left", want)
 }
 
 // Fault: A count-down's reply is lost, the network doubles it, or a copy comes late. It counts once.

@@ -153,9 +153,7 @@ func TestTheGuardStandsByItself(t *testing.T) {
 				t.Errorf("%q: %v", tail, err)
 			}
 		}
-		if n := rdb.LLen(ctx, "list").Val(); n != 2 {
-			t.Errorf("the list has %d elements", n)
-		}
+		expect.Equal(t, "the list's elements", rdb.LLen(ctx, "list").Val(), 2)
 	})
 }
 
@@ -190,9 +188,7 @@ func TestWhatIsNoMarkIsRefused(t *testing.T) {
 		key := expect.Of(r.MarkKey("r")).OK(t)
 		for _, text := range []string{"", "1", "1 ", "0 a", "01 a", "-1 a", " 1 a", "x a", "1\ta", "99999999999999999999 a"} {
 			rdb.Set(ctx, key, text, 0)
-			if err := r.Set(ctx, by("a", 5), "r", "x", 0); !errors.Is(err, fence.ErrBadMark) {
-				t.Errorf("with the mark %q: %v", text, err)
-			}
+			expect.Err(t, fmt.Sprintf("with the mark %q", text), r.Set(ctx, by("a", 5), "r", "x", 0), fence.ErrBadMark)
 			if v := get(t, rdb, key); v != text {
 				t.Errorf("the mark %q has become %q", text, v)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -96,9 +97,7 @@ func TestKilledOwners(t *testing.T) {
 		})
 		inner.send("release") // the last that it acquired
 		inner.answer("released")
-		if left, err := b.Client(t, nil).ReleaseOwner(t.Context(), "a", "me"); err != nil || left != 0 {
-			t.Errorf("ReleaseOwner: %d, %v; want 0", left, err)
-		}
+		expect.Of(b.Client(t, nil).ReleaseOwner(t.Context(), "a", "me")).Is(t, "ReleaseOwner", 0)
 		if second := stranger.fence(); second <= first {
 			t.Errorf("fence %d follows %d", second, first)
 		}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -128,9 +129,7 @@ func (m *member) end(t *testing.T) {
 		_ = m.cmd.Process.Signal(syscall.SIGQUIT) // it prints its stacks
 	})
 	defer late.Stop()
-	if err := m.cmd.Wait(); err != nil {
-		t.Errorf("process %d: %v", m.cmd.Process.Pid, err)
-	}
+	expect.Err(t, fmt.Sprintf("process %d", m.cmd.Process.Pid), m.cmd.Wait(), nil)
 }
 
 // routine is a goroutine of a member.

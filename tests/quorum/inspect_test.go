@@ -47,9 +47,7 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 				}
 				got[st.Name] = true
 			}
-			if all := slices.Sorted(maps.Keys(got)); !slices.Equal(all, want) {
-				t.Errorf("%q lists %q, want %q", pattern, all, want)
-			}
+			expect.Same(t, fmt.Sprintf("%q lists", pattern), slices.Sorted(maps.Keys(got)), want)
 		}
 		wants("", "a", "b", "most", "other")
 		wants("?", "a", "b")
@@ -148,9 +146,7 @@ func TestBreakOnAQuorum(t *testing.T) {
 		for b, err := range in.History(t.Context()) {
 			onRecord = append(onRecord, fmt.Sprint(b.Name, " ", b.Holder.Identity, " ", b.Reason, " ", b.Revoked, " ", err))
 		}
-		if want := []string{"a hung it hung false <nil>", "a  test true <nil>"}; !slices.Equal(onRecord, want) {
-			t.Errorf("%q are on record, want %q", onRecord, want)
-		}
+		expect.Same(t, "the record", onRecord, []string{"a hung it hung false <nil>", "a  test true <nil>"})
 		for _, node := range s.nodes[:2] {
 			entry, err := node.Do("ZRANGE", "holdfast:journal", "-1", "-1")
 			if want := fmt.Sprintf(`{"b":%q,`, broken.By); err != nil || !strings.Contains(fmt.Sprint(entry), want) {

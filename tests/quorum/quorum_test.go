@@ -308,9 +308,7 @@ func TestOneHolderAtATime(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock()) // its client makes up an owner's name
 		agree(t, lease, 3)
-		if got, want := nodesOf(lease), slices.Sorted(slices.Values(addrsOf(s.nodes))); !slices.Equal(got, want) {
-			t.Errorf("Nodes: %q, want %q", got, want)
-		}
+		expect.Same(t, "Nodes", nodesOf(lease), slices.Sorted(slices.Values(addrsOf(s.nodes))))
 		other := s.lock()
 		wantHeld(t, other)
 		var held *holdfast.HeldError

@@ -152,9 +152,7 @@ func TestAVoteThatDoesNotCount(t *testing.T) {
 				if nodes := nodesOf(lease); len(nodes) != 2 || slices.Contains(nodes, s.nodes[2].Addr()) {
 					t.Errorf("%q agree", nodes)
 				}
-				if kept, err := s.nodes[2].Do("EXISTS", "holdfast:{q}"); kept != int64(0) || err != nil {
-					t.Errorf("the node keeps it: %v, %v", kept, err)
-				}
+				expect.Of(s.nodes[2].Do("EXISTS", "holdfast:{q}")).Is(t, "votes that the node keeps", int64(0))
 				if n, err := s.nodes[2].Do("EXISTS", "holdfast:fences"); n != c.counters || err != nil {
 					t.Errorf("the node has %v counters, %v", n, err)
 				}
@@ -203,9 +201,7 @@ func TestAClientClosesWhileANodeHangs(t *testing.T) {
 		if s.nodes[1].CommandStats()["set"] == before {
 			t.Error("the vote was not carried out")
 		}
-		if set, err := s.nodes[1].Do("EXISTS", "holdfast:{q}"); set != int64(0) || err != nil {
-			t.Errorf("the vote is left: %v, %v", set, err)
-		}
+		expect.Of(s.nodes[1].Do("EXISTS", "holdfast:{q}")).Is(t, "votes that are left", int64(0))
 	})
 }
 

@@ -639,9 +639,7 @@ func (s site) strangers(t *testing.T) {
 		elsewhere := expect.Of(holdfastgoredis.New(rdb, &holdfast.Config{Prefix: "other:"})).OK(t)
 		backend.CloseWith(t, elsewhere)
 		for _, l := range []*holdfast.Lock{elsewhere.Mutex("a"), s.client(t, kind.role).MutexKey("payroll")} {
-			if _, err := l.TryAcquire(ctx); !errors.Is(err, holdfast.ErrDenied) {
-				t.Errorf("%s: a lock outside of the prefix: %v", kind.role, err)
-			}
+			expect.Err(t, kind.role+": a lock outside of the prefix", expect.ErrOf(l.TryAcquire(ctx)), holdfast.ErrDenied)
 			if _, err := backend.HolderOf(ctx, l); !errors.Is(err, holdfast.ErrDenied) {
 				t.Errorf("%s: the holder of a lock outside of the prefix: %v", kind.role, err)
 			}

@@ -70,12 +70,8 @@ func TestHostileValues(t *testing.T) {
 			if err != nil {
 				t.Errorf("%.60q: Holder: %v", value, err)
 			}
-			if n := len(h.Identity) + len(h.Host) + len(fmt.Sprint(h.Meta)); n > 2048 {
-				t.Errorf("%.60q: a holder of %d bytes", value, n)
-			}
-			if _, err := json.Marshal(h); err != nil {
-				t.Errorf("%.60q: as JSON: %v", value, err)
-			}
+			expect.AtMost(t, fmt.Sprintf("%.60q: bytes of the holder", value), len(h.Identity)+len(h.Host)+len(fmt.Sprint(h.Meta)), 2048)
+			expect.Err(t, fmt.Sprintf("%.60q: as JSON", value), expect.ErrOf(json.Marshal(h)), nil)
 			if now := rdb.Get(ctx, key).Val(); now != value {
 				t.Errorf("%.60q has become %.60q", value, now)
 			}

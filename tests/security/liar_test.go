@@ -224,9 +224,7 @@ func lie(t *testing.T, replies, news []byte) {
 		did := func(what string, limit time.Duration, do func() error) error {
 			began := time.Now()
 			err := do()
-			if took := time.Since(began); took > limit {
-				t.Errorf("%s took %s", what, took)
-			}
+			expect.AtMost(t, "the time of "+what, time.Since(began), limit)
 			if err != nil {
 				presentable(t, what, err)
 			}

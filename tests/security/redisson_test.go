@@ -2,7 +2,6 @@ package security
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -43,12 +42,8 @@ func TestRedissonsLocksUnderAnACL(t *testing.T) {
 		for _, missing := range []string{"hget", "hset", "pexpire", "exists"} {
 			s.user(t, "no-"+missing, append(slices.Clone(told), "-"+missing))
 			_, err := s.client(t, "no-"+missing).RedissonMutex("orders").TryAcquire(t.Context())
-			if !errors.Is(err, holdfast.ErrDenied) {
-				t.Errorf("without %s: %v", missing, err)
-			}
-			if n := s.redis(t, "").Exists(t.Context(), "orders").Val(); n != 0 {
-				t.Errorf("without %s a lock is left behind", missing)
-			}
+			expect.Err(t, "without "+missing, err, holdfast.ErrDenied)
+			expect.Equal(t, "keys that are left without "+missing, s.redis(t, "").Exists(t.Context(), "orders").Val(), 0)
 		}
 	})
 }

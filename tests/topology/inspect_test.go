@@ -37,9 +37,7 @@ func TestInspectorListsAllMastersOfACluster(t *testing.T) {
 				}
 				listed[s.Name] = true
 			}
-			if len(listed) != len(held) {
-				t.Errorf("%s: %d are listed of %d", when, len(listed), len(held))
-			}
+			expect.Equal(t, when+": locks that are listed", len(listed), len(held))
 			slot := slotOf("listed/0")
 			cluster.StartMove(slot, otherMaster(cluster, slot)).Finish()
 		}

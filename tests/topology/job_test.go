@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -61,8 +62,6 @@ func TestAJobIsDoneWhileItsSlotIsOnTheMove(t *testing.T) {
 		if n := rejected(c) - before; n == 0 {
 			t.Error("no script was refused: nothing was tested")
 		}
-		if done, err := backend.IsDone(t.Context(), job()); !done || err != nil {
-			t.Errorf("the job is done: %v, %v", done, err)
-		}
+		expect.Of(backend.IsDone(t.Context(), job())).Is(t, "the job is done", true)
 	})
 }

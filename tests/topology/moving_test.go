@@ -47,9 +47,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 			if err := lease.Release(t.Context()); err != nil {
 				t.Errorf("Release, keys moved %v: %v", moved, err)
 			}
-			if n := rejected(c) - before; n > 10 {
-				t.Errorf("a release costs %d refused commands", n)
-			}
+			expect.AtMost(t, "refused commands of a release", rejected(c)-before, 10)
 			m.Finish()
 		}
 	})
@@ -115,9 +113,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 			t.Errorf("Acquire: %v", err)
 		}
 		t.Logf("%d refused commands in %s", n, took.Round(time.Millisecond))
-		if n > 60 {
-			t.Errorf("an acquire in a slot on the move costs %d refused commands", n)
-		}
+		expect.AtMost(t, "refused commands of an acquire in a slot on the move", n, 60)
 		m.Finish()
 		backend.Release(t, backend.Acquire(t, lock(client, name)))
 	})

@@ -103,9 +103,7 @@ func TestFilterAndOrder(t *testing.T) {
 
 	// All of it is in the address.
 	page.press("6")
-	if got, want := eval[string](page, "location.search"), "?sort=waiting&show=waiting"; got != want {
-		t.Errorf("the address ends in %q", got)
-	}
+	expect.Equal(t, "the address ends in", eval[string](page, "location.search"), "?sort=waiting&show=waiting")
 	page.do(chromedp.Reload())
 	page.lists("b")
 	sorted("waiting", "descending")

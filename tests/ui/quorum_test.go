@@ -74,9 +74,7 @@ func TestWhoWaitsForALockOfAQuorumIsNotKnown(t *testing.T) {
 	page.press("67")
 	page.press("11")
 	page.lists("nightly", "a")
-	if got, want := eval[string](page, "location.search"), "?sort=-name"; got != want {
-		t.Errorf("the address ends in %q, not %q", got, want)
-	}
+	expect.Equal(t, "the address ends in", eval[string](page, "location.search"), "?sort=-name")
 	// Addresses may come from another inspector.
 	sorted := open(t, q.url+"?sort=-waiting", 1280, 800)
 	sorted.lists("a", "nightly")

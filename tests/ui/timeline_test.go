@@ -51,7 +51,5 @@ func TestTimelinesAreBounded(t *testing.T) {
 		for (let i = 0; i < 1000; i++) granted("lock-" + i, i);
 		return [busy.length, busy[0].t, timelineOf("busy").length, timelineOf("lock-0").length];
 	})`)
-	if want := "[100 200 0 1]"; fmt.Sprint(got) != want {
-		t.Errorf("%v, want %s", got, want)
-	}
+	expect.Equal(t, "the timelines", fmt.Sprint(got), "[100 200 0 1]")
 }

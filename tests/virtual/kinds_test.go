@@ -96,9 +96,7 @@ func TestLatchIsKeptForADay(t *testing.T) {
 		l := latch.New(client(t, srv), "l", 2)
 		left := func(want int) {
 			t.Helper()
-			if n, err := l.Count(t.Context()); err != nil || n != want {
-				t.Errorf("%d are left, want %d; %v", n, want, err)
-			}
+			expect.Of(l.Count(t.Context())).Is(t, "those that are left", want)
 		}
 		expect.OK(t, l.CountDown(t.Context()))
 		for range 3 {
@@ -243,9 +241,7 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 					took > time.Minute+retrying) {
 					t.Errorf("Do returned %+v, %v after %s; want ErrUnavailable and ErrLost when the lease is over", run, err, took)
 				}
-				if done, err := backend.IsDone(t.Context(), job); done != c.done || err != nil {
-					t.Errorf("the job is done: %v, %v; want %v", done, err, c.done)
-				}
+				expect.Of(backend.IsDone(t.Context(), job)).Is(t, "the job is done", c.done)
 				expect.Equal(t, "runs", runs, 1)
 			})
 		})

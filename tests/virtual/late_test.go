@@ -83,9 +83,7 @@ func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
 						t.Errorf("%s: %v", name, err)
 					}
 					synctest.Wait()
-					if held, err := backend.IsHeld(t.Context(), l); held || err != nil {
-						t.Errorf("after %s it is held: %v, %v", name, held, err)
-					}
+					expect.Of(backend.IsHeld(t.Context(), l)).Is(t, "after "+name+" it is held", false)
 				}
 			})
 		})

@@ -241,9 +241,7 @@ func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
 						t.Fatal(err)
 					}
 					cancel()
-					if waiting, err := backend.Waiting(t.Context(), l); err != nil || waiting != 0 {
-						t.Errorf("round %d: %d are counted that wait: %v", round, waiting, err)
-					}
+					expect.Of(backend.Waiting(t.Context(), l)).Is(t, fmt.Sprintf("round %d: those that are counted as waiting", round), 0)
 				}
 				other := wait(t, l)
 				ctx := lasting(t, time.Second)
@@ -290,9 +288,7 @@ func TestLateRenewal(t *testing.T) {
 				}
 				release(t, lease)
 				_, _ = late.anyhow()
-				if held, err := backend.IsHeld(t.Context(), l); held || err != nil {
-					t.Errorf("after the release it is held: %t, %v", held, err)
-				}
+				expect.Of(backend.IsHeld(t.Context(), l)).Is(t, "after the release it is held", false)
 			})
 		})
 	}

@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,9 +100,7 @@ func TestACampaignThatDecidesTooLittleIsInconclusive(t *testing.T) {
 		unknown, histories int
 		want               bool
 	}{{0, 0, false}, {1, 1, false}, {1, 2, false}, {2, 7, true}, {2, 8, false}, {5, 20, false}, {6, 20, true}} {
-		if got := (&Report{Unknown: c.unknown, Histories: c.histories}).Inconclusive(); got != c.want {
-			t.Errorf("%d of %d: %t", c.unknown, c.histories, got)
-		}
+		expect.Equal(t, fmt.Sprintf("%d of %d", c.unknown, c.histories), (&Report{Unknown: c.unknown, Histories: c.histories}).Inconclusive(), c.want)
 	}
 }
 

@@ -33,6 +33,14 @@ func (r Result[T]) OK(tb testing.TB) T {
 	return r.value
 }
 
+// Is requires that the call has returned that value, and no error.
+func (r Result[T]) Is(tb testing.TB, what string, want T) {
+	tb.Helper()
+	if r.err != nil || any(r.value) != any(want) {
+		tb.Errorf("%s: %v, %v; want %v", what, r.value, r.err, want)
+	}
+}
+
 // ErrOf returns the error of a call that also returns something else.
 func ErrOf[T any](_ T, err error) error { return err }
 

@@ -74,13 +74,9 @@ func TestNowIsTheSharedClock(t *testing.T) {
 		now := Now()
 		best = min(best, time.Duration(max(before-now, now-nanotime())))
 	}
-	if best > 100*time.Microsecond {
-		t.Errorf("Now is %v away from the shared clock", best)
-	}
+	expect.AtMost(t, "how far Now is from the shared clock", best, 100*time.Microsecond)
 	now := time.Now()
-	if got := At(now.Add(5*time.Second)) - At(now); got != 5e9 {
-		t.Errorf("5 s are %d ns", got)
-	}
+	expect.Equal(t, "5 s in ns", At(now.Add(5*time.Second))-At(now), 5e9)
 }
 
 func TestFairness(t *testing.T) {

@@ -20,14 +20,6 @@ func TestStandstillsAreAllowedFor(t *testing.T) {
 	}
 }
 
-func TestSoundHistoryPasses(t *testing.T) {
-	for _, c := range Sound().Check() {
-		if !c.OK {
-			t.Errorf("%s: %s", c.Name, c.Detail)
-		}
-	}
-}
-
 // Each check, and no other, fails if its invariant is broken.
 func TestBrokenHistoryFails(t *testing.T) {
 	const (

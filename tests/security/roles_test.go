@@ -3,11 +3,14 @@
 package security
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -199,6 +202,137 @@ func TestReleasesByCommandUnderAnACL(t *testing.T) {
 		}
 		if err := s.redis(t, "with").Do(t.Context(), "DELIFEQ", "payroll", "42").Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
 			t.Errorf("a key outside of the prefix: %v", err)
+		}
+	})
+}
+
+// snippets returns the commands in docs/SECURITY.md that make users, each with the following lines up to the end of its block, as people
+// paste it.
+func snippets(t *testing.T) (all [][]string) {
+	t.Helper()
+	text := expect.Of(os.ReadFile(filepath.Join(docs, "SECURITY.md"))).OK(t)
+	inside := false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "ACL SETUSER "):
+			all, inside = append(all, []string{line}), true
+		case line == "" || line == "```":
+			inside = false
+		case inside:
+			all[len(all)-1] = append(all[len(all)-1], line)
+		}
+	}
+	return all
+}
+
+// What the documents give for a user of the server works as it is pasted into redis-cli, which takes each line for a command of
+// its own; and the files of docs/acl work as a server's aclfile.
+func TestACLsWorkAsTheyArePasted(t *testing.T) {
+	t.Parallel()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			s := server.Start(t, bin)
+			// users returns the rules of all users, as the server has them.
+			users := func(s *server.Server) map[string]string {
+				reply := expect.Of(s.Do("ACL", "LIST")).OK(t)
+				all := map[string]string{}
+				for _, line := range reply.([]any) {
+					_, line, _ := strings.Cut(fmt.Sprint(line), " ")
+					name, text, _ := strings.Cut(line, " ")
+					rules := slices.DeleteFunc(strings.Fields(text), func(r string) bool { return r == "sanitize-payload" }) // the default
+					slices.Sort(rules)                                                                                       // they have no order
+					all[name] = strings.Join(rules, " ")
+				}
+				return all
+			}
+			want := map[string]string{} // by role
+			for _, role := range []string{"locker", "inspector", "breaker"} {
+				for _, suffix := range []string{"", "-cluster"} {
+					command := []any{"ACL", "SETUSER", "wanted", "reset", "on", ">PASSWORD"}
+					for _, rule := range readRole(t, role+suffix).texts() {
+						command = append(command, rule)
+					}
+					expect.OK(t, expect.ErrOf(s.Do(command...)))
+					want[role+suffix] = users(s)["wanted"]
+				}
+			}
+
+			conn := expect.Of(net.Dial("tcp", s.Addr())).OK(t)
+			defer conn.Close()
+			replies := bufio.NewReader(conn)
+			seen := map[string]bool{}
+			for _, lines := range snippets(t) {
+				name := strings.Fields(lines[0])[2]
+				for _, line := range lines {
+					fmt.Fprintf(conn, "%s\r\n", line)
+					if reply, err := replies.ReadString('\n'); err != nil || !strings.HasPrefix(reply, "+OK") {
+						t.Errorf("%.60s...: %q, %v", line, reply, err)
+					}
+				}
+				role, made := strings.Replace(name, "locks", "locker", 1), users(s)[name]
+				switch made {
+				case want[role]:
+					seen[name] = true
+				case want[role+"-cluster"]:
+					seen[name+"-cluster"] = true
+				default:
+					t.Errorf("%s has the rules\n%s\nwant\n%s", name, made, want[role])
+				}
+				expect.OK(t, expect.ErrOf(s.Do("ACL", "DELUSER", name)))
+			}
+			if len(seen) != 6 {
+				t.Errorf("the document shows %v", seen)
+			}
+
+			for _, suffix := range []string{"", "-cluster"} {
+				file := expect.Of(filepath.Abs(filepath.Join(docs, "acl", "users"+suffix+".acl"))).OK(t)
+				got := users(server.Start(t, bin, server.Conf("aclfile", file)))
+				for _, role := range []string{"locker", "inspector", "breaker"} {
+					if got[role] != want[role+suffix] {
+						t.Errorf("%s: %s has the rules\n%s\nwant those of %s%s.rules:\n%s", file, role, got[role], role, suffix, want[role+suffix])
+					}
+				}
+			}
+		})
+	}
+}
+
+// docs/SECURITY.md says what a locker needs besides for Redisson's locks. Without the channel nobody is told of
+// releases, and nothing else changes. If a permission is missing in the middle of a script, no lock without a
+// holder is left behind.
+func TestRedissonsLocksUnderAnACL(t *testing.T) {
+	everySite(t, func(t *testing.T, s site) {
+		locker := append(s.role(t, "locker").texts(), "~orders")
+		told := append(slices.Clone(locker), "&redisson_lock__channel:*")
+		for name, rules := range map[string][]string{"deaf": locker, "told": told} {
+			s.user(t, name, rules)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			lock := func() *holdfast.Lock { return s.client(t, name).RedissonMutex("orders") }
+			lease, err := lock().Acquire(ctx)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			j := job{site: s, t: t, name: name}
+			seen := s.client(t, "").RedissonMutex("orders")
+			waiting := j.queue(ctx, seen, lock())
+			expect.Err(t, name+": Release", lease.Release(ctx), nil)
+			expect.Err(t, name+": a waiter", result(waiting), nil)
+
+			operator := s.redis(t, "")
+			operator.HSet(ctx, "orders", "b7a1c8e0-3f5a-4a44-8b90-1d3f6f0b7c11:1", 1)
+			operator.PExpire(ctx, "orders", time.Minute)
+			waiting = j.queue(ctx, seen, lock())
+			operator.Del(ctx, "orders")
+			expect.Err(t, name+": a waiter behind a client of Redisson's", result(waiting), nil)
+		}
+		for _, missing := range []string{"hget", "hset", "pexpire", "exists"} {
+			s.user(t, "no-"+missing, append(slices.Clone(told), "-"+missing))
+			_, err := s.client(t, "no-"+missing).RedissonMutex("orders").TryAcquire(t.Context())
+			expect.Err(t, "without "+missing, err, holdfast.ErrDenied)
+			expect.Equal(t, "keys that are left without "+missing, s.redis(t, "").Exists(t.Context(), "orders").Val(), 0)
 		}
 	})
 }

@@ -30,7 +30,6 @@ func serve(h http.Handler, ctx context.Context, s Stamp, header ...string) *http
 	return w.Result()
 }
 
-// body returns a response's body.
 func body(t *testing.T, r *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(r.Body)

@@ -26,7 +26,6 @@ func bubble(t *testing.T, f func(t *testing.T, s *Scheduler, suspended *atomic.I
 	})
 }
 
-// log records calls and their times.
 type log struct {
 	began  clock.Reading
 	mu     sync.Mutex

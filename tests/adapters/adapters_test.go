@@ -118,7 +118,6 @@ var adapters = map[string]adapter{
 	},
 }
 
-// goRedis returns a driver over a client that is closed with the test.
 func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 	t.Cleanup(func() { _ = rdb.Close() })
 	return drivertest.Of(holdfastgoredis.NewDriver(rdb))
@@ -135,7 +134,6 @@ func each(t *testing.T, f func(t *testing.T, a adapter)) {
 	}
 }
 
-// to dials an address.
 func to(addr string) dialer {
 	return func(ctx context.Context) (net.Conn, error) { return direct(ctx, addr) }
 }

@@ -41,7 +41,6 @@ func next(kind string, c *holdfast.Client, o holdfast.Option) *holdfast.Lock {
 	return breakable[kind](c, o)
 }
 
-// recorded returns what is on record about a lock.
 func recorded(t testing.TB, in *inspect.Inspector, name string) (all []inspect.Broken) {
 	t.Helper()
 	for b, err := range in.History(t.Context()) {

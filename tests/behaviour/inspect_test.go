@@ -22,7 +22,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
-// listed returns the locks that match, by name.
 func listed(t *testing.T, in *inspect.Inspector, pattern string) map[string]holdfast.Status {
 	t.Helper()
 	all := map[string]holdfast.Status{}

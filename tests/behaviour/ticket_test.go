@@ -26,7 +26,6 @@ func detach(t testing.TB, lease *holdfast.Lease) (ticket holdfast.Ticket) {
 	return ticket
 }
 
-// adopt adopts a lock, or fails the test.
 func adopt(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, opts ...holdfast.MutexOption) *holdfast.Lease {
 	t.Helper()
 	return expect.Of(c.Adopt(t.Context(), ticket, opts...)).OK(t)

@@ -131,7 +131,6 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	return o, err
 }
 
-// takes reports whether the contestant was asked for.
 func (o options) takes(c contestant) bool {
 	return o.only == nil || slices.Contains(o.only, c.builtIn())
 }

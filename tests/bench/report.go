@@ -44,7 +44,6 @@ func load() string {
 	return first
 }
 
-// write writes the tables.
 func write(w io.Writer, about surroundings, o options, r results) {
 	clients := versions()
 	if about.redisson != "" {

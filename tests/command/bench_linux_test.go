@@ -62,7 +62,6 @@ type benchResult struct {
 	Holdfast, Bare struct{ Overlaps, Lost int }
 }
 
-// of returns the results of an experiment.
 func (r benchReport) of(experiment string) (all []benchResult) {
 	for _, result := range r.Results {
 		if result.Experiment == experiment {

@@ -102,7 +102,6 @@ func TestDeployAsksForWhatExists(t *testing.T) {
 	}
 }
 
-// families are metrics by name.
 type families map[string]*dto.MetricFamily
 
 // find returns a metric by the name of one of its series, and the values of its labels.
@@ -136,7 +135,6 @@ func observed(t *testing.T) (*holdfast.Observer, *prometheus.Registry) {
 	return o, registry
 }
 
-// addObserved adds the metrics of an observer.
 func (all families) addObserved(t *testing.T) {
 	t.Helper()
 	o, registry := observed(t)
@@ -187,7 +185,6 @@ func (all families) addInspected(t *testing.T) {
 	expect.OK(t, err)
 }
 
-// addText adds metrics in Prometheus' text format.
 func (all families) addText(t *testing.T, text io.Reader) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)

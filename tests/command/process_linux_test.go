@@ -146,7 +146,6 @@ func (r *trial) job() []int {
 	return slices.DeleteFunc(r.alive(), func(pid int) bool { return pid == r.cmd.Process.Pid || isKeeper(pid) })
 }
 
-// keeper returns the pid of the keeper, or 0.
 func (r *trial) keeper() int {
 	for _, pid := range r.alive() {
 		if isKeeper(pid) {
@@ -198,7 +197,6 @@ func (r *trial) write(name string) {
 	expect.OK(r.t, os.WriteFile(filepath.Join(r.dir, name), nil, 0o600))
 }
 
-// until waits until ok returns true.
 func (r *trial) until(what string, ok func() bool) {
 	r.t.Helper()
 	pause := 5 * time.Millisecond
@@ -229,7 +227,6 @@ func (r *trial) exits(want int) {
 	}
 }
 
-// stderr returns what holdfast has printed.
 func (r *trial) stderr() string {
 	text, err := os.ReadFile(filepath.Join(r.dir, "stderr"))
 	if err != nil {
@@ -238,13 +235,11 @@ func (r *trial) stderr() string {
 	return string(text)
 }
 
-// says requires that holdfast printed want.
 func (r *trial) says(want string) {
 	r.t.Helper()
 	expect.Contains(r.t, "said", r.stderr(), want)
 }
 
-// key returns the lock's key on the server.
 func (r *trial) key() string { return "holdfast:{" + r.name + "}" }
 
 // released waits until nobody has the lock.
@@ -253,7 +248,6 @@ func (r *trial) released(redis *server.Server) {
 	r.until("the lock is released", func() bool { n, _ := redis.Do("EXISTS", r.key()); return n == int64(0) })
 }
 
-// lose deletes the lock.
 func (r *trial) lose(redis *server.Server) {
 	r.t.Helper()
 	if n, err := redis.Do("DEL", r.key()); err != nil || n != int64(1) {

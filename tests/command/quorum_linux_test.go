@@ -13,10 +13,8 @@ import (
 // nodePassword is the nodes' password. No output shows it.
 const nodePassword = "canary-8642"
 
-// nodes are the servers of a quorum.
 type nodes []*server.Server
 
-// startNodes starts nodes, and admits them.
 func startNodes(t testing.TB, n int) nodes {
 	t.Helper()
 	var all nodes

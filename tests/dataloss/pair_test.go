@@ -82,7 +82,6 @@ func startPair(t *testing.T, bin server.Binary, replica ...server.Option) *pair 
 	return p
 }
 
-// follow makes the other server the master's replica.
 func (p *pair) follow() {
 	p.t.Helper()
 	m := p.master.Load()

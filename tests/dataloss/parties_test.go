@@ -159,7 +159,6 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 	})
 }
 
-// detach detaches a lease, or fails the test.
 func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
 	t.Helper()
 	return expect.Of(lease.Detach(t.Context(), ttl)).OK(t)

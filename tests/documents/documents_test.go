@@ -33,14 +33,12 @@ var root = filepath.Join("..", "..")
 // uses makes the go command run these tests again when documents, or what they describe, have changed.
 var uses = sync.OnceValue(func() error { return inputs.In(root) })
 
-// page is a document for users.
 type page struct {
 	path   string // from the root
 	text   string
 	blocks []block
 }
 
-// block is a fenced block of a page.
 type block struct{ kind, body string }
 
 var fenced = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")

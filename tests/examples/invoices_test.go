@@ -44,7 +44,6 @@ func orders(t *testing.T, name string) (dsn string, db *sql.DB) {
 	return dsn, db
 }
 
-// query returns the number that a query selects.
 func query(t *testing.T, db *sql.DB, text string) (n int) {
 	t.Helper()
 	if err := db.QueryRowContext(t.Context(), text).Scan(&n); err != nil {

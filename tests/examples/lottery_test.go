@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// send sends a request without a body, and returns the answer's status and text.
 func send(t *testing.T, method, url string, header ...string) (status int, text string) {
 	t.Helper()
 	r := expect.Of(http.NewRequestWithContext(t.Context(), method, url, nil)).OK(t)

@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// do runs a command as an operator, or fails the test.
 func do(t *testing.T, s *server.Server, args ...any) any {
 	t.Helper()
 	reply, err := s.Do(args...)

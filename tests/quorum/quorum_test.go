@@ -60,7 +60,6 @@ type site struct {
 	clients        []*holdfast.Client   // of the latest quorum
 }
 
-// open starts nodes, and admits them.
 func open(t *testing.T, bin server.Binary, n int, ttl time.Duration, opts ...server.Option) *site {
 	t.Helper()
 	s := start(t, bin, n, opts...)
@@ -653,7 +652,6 @@ func (s *site) whenToldAFence(f func(i int)) *holdfast.Lock {
 	return s.lock()
 }
 
-// do runs a command on a node.
 func (s *site) do(node *server.Server, args ...any) {
 	s.t.Helper()
 	expect.OK(s.t, expect.ErrOf(node.Do(args...)))
@@ -730,7 +728,6 @@ func (s *site) heard() {
 	})
 }
 
-// setCounter sets a node's fence counter.
 func setCounter(t *testing.T, node *server.Server, fence int64) {
 	t.Helper()
 	backend.SetCounter(t, dialed(t, node), "holdfast:fences", fence)

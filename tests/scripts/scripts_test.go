@@ -272,7 +272,6 @@ func (b bench) grantAnother() {
 // farAhead is the error if somebody has set the counter.
 const farAhead = "error BADFENCE the fence counter {k}:f leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again"
 
-// configure changes a setting of a real server.
 func (b bench) configure(setting, value string) {
 	b.t.Helper()
 	expect.OK(b.t, b.rdb.ConfigSet(b.t.Context(), setting, value).Err())

@@ -516,7 +516,6 @@ func (j job) silence() {
 	expect.Err(j.t, "a waiter whose subscription is silent", result(waiting), nil)
 }
 
-// keysOf returns the keys of a lock.
 func keysOf(t *testing.T, name string) (keys.Space, keys.Set) {
 	t.Helper()
 	space := expect.Of(keys.NewSpace("holdfast:")).OK(t)

@@ -141,7 +141,6 @@ func (s site) do(t *testing.T, args ...any) {
 
 const password = "open-sesame"
 
-// user makes a user with these rules, and no others.
 func (s site) user(t *testing.T, name string, rules []string) {
 	t.Helper()
 	command := []any{"ACL", "SETUSER", name, "reset", "on", ">" + password}
@@ -168,7 +167,6 @@ func (s site) redis(t *testing.T, user string) redis.UniversalClient {
 // unhurried is for servers that answer: a refusal comes at once, and if something is slow, it is the machine.
 var unhurried = holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 40 * time.Second}
 
-// client returns a holdfast client for a user.
 func (s site) client(t *testing.T, user string) *holdfast.Client {
 	t.Helper()
 	c := expect.Of(holdfastgoredis.New(s.redis(t, user), &unhurried)).OK(t)

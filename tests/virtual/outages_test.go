@@ -52,7 +52,6 @@ func (w *way) become(s state) {
 	}
 }
 
-// client returns a new client that uses this way.
 func (w *way) client(t *testing.T, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
 	c := opened(t, w.dial, cfg, func(o *redis.Options) { o.DialerRetries = 1 }, meddle(func(r request) (string, error) {

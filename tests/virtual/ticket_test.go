@@ -58,13 +58,11 @@ func (d *between) since() []string {
 
 var errNoAnswer = context.DeadlineExceeded // as a driver returns it: the request may have been carried out
 
-// detach detaches a lease.
 func detach(t *testing.T, l *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
 	t.Helper()
 	return expect.Of(l.Detach(t.Context(), ttl)).OK(t)
 }
 
-// adopt adopts a lock.
 func adopt(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket) *holdfast.Lease {
 	t.Helper()
 	return expect.Of(c.Adopt(t.Context(), ticket)).OK(t)
@@ -76,7 +74,6 @@ func free(t *testing.T, srv *holdfasttest.Server) {
 	expect.Equal(t, "the lock is held", isHeld(t, client(t, srv)), false)
 }
 
-// isHeld reports whether the lock "a" is held.
 func isHeld(t *testing.T, c *holdfast.Client) bool {
 	t.Helper()
 	return expect.Of(backend.IsHeld(t.Context(), c.Mutex("a"))).OK(t)

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// newTicket returns a ticket of a lock.
 func newTicket(t *testing.T) holdfast.Ticket {
 	t.Helper()
 	lease, err := holdfasttest.New(t).Mutex("orders").TryAcquire(t.Context())

@@ -88,9 +88,7 @@ func TestSentinelsThatCannotNameTheMaster(t *testing.T) {
 					t.Errorf("of another kind, or misleading: %v", err)
 				}
 				for _, text := range c.says {
-					if !strings.Contains(err.Error(), text) {
-						t.Errorf("want %q, got: %v", text, err)
-					}
+					expect.Contains(t, "the error", err.Error(), text)
 				}
 			})
 		}

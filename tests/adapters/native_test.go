@@ -104,9 +104,7 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 	backend.Waiters(t, c.Mutex("a"), 1)
 	backend.Release(t, lease)
 	next := backend.Receive(t, waiting) // it looks for itself after 30s
-	if next.Fence() <= lease.Fence() {
-		t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
-	}
+	expect.Rises(t, lease.Fence(), next.Fence())
 	backend.Release(t, next)
 	backend.Release(t, acquire()) // after this it is not considered contended
 

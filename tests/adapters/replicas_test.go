@@ -1,7 +1,6 @@
 package adapters
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -82,9 +81,7 @@ func TestAHeldLockKeepsNobodyWaitingForReplicas(t *testing.T) {
 		s := server.Start(t, server.One(t))
 		c := client(t, a.single(t, 3, to(s.Addr())))
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
-		if _, err := c.Mutex("a", holdfast.Durability{Replicas: 1, Timeout: time.Second}).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("TryAcquire: %v", err)
-		}
+		expect.Err(t, "TryAcquire", expect.ErrOf(c.Mutex("a", holdfast.Durability{Replicas: 1, Timeout: time.Second}).TryAcquire(t.Context())), holdfast.ErrHeld)
 		expect.Equal(t, "WAITs for a lock that another has", s.CommandStats()["wait"], 0)
 		backend.Release(t, lease)
 	})

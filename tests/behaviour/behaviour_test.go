@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 func TestMain(m *testing.M) {
@@ -58,9 +59,7 @@ func queue(t testing.TB, l *holdfast.Lock, waiters int) <-chan *holdfast.Lease {
 // wantNoKeys requires that the server has no keys but the fence counter.
 func wantNoKeys(t testing.TB, b *backend.Backend) {
 	t.Helper()
-	if keys := b.Keys(t); len(keys) != 0 {
-		t.Errorf("keys left behind: %q", keys)
-	}
+	expect.Same(t, "keys left behind", b.Keys(t), nil)
 }
 
 func noError(t testing.TB, err error) {

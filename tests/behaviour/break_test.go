@@ -287,9 +287,7 @@ func TestGrantID(t *testing.T) {
 				leases := backend.Start(t, next(kind, other, ttl))
 				same("a waiter's observer", <-queued)
 				if kind == "mutex" {
-					if value := b.Redis(t).Get(t.Context(), "holdfast:{a}").Val(); !strings.HasPrefix(value, "hf2:"+seen.Grant) {
-						t.Errorf("the value is %q, the grant id %q", value, seen.Grant)
-					}
+					expect.Begins(t, "the value", b.Redis(t).Get(t.Context(), "holdfast:{a}").Val(), "hf2:"+seen.Grant)
 					ctx, cancel := context.WithCancel(t.Context())
 					ended := async(func() error { return expect.ErrOf(lock(c, ttl).Acquire(ctx)) })
 					same("an observer in the holder's process", <-queued)

@@ -109,9 +109,7 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 		for name, l := range seen {
 			want := expect.Of(l.Status(ctx)).OK(t)
 			got, err := in.Get(ctx, name)
-			if err != nil {
-				t.Errorf("Get(%q): %v", name, err)
-			}
+			expect.Err(t, "Get of "+name, err, nil)
 			for how, s := range map[string]holdfast.Status{"listed": all[name], "got": got} {
 				if !alike(s, want) {
 					t.Errorf("%s is %s as %+v, want %+v", name, how, s, want)
@@ -126,9 +124,7 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 				}
 			}
 			slices.Sort(want)
-			if got := slices.Sorted(maps.Keys(listed(t, in, pattern))); !slices.Equal(got, want) {
-				t.Errorf("%q lists %q, want %q", pattern, got, want)
-			}
+			expect.Same(t, "List of "+pattern, slices.Sorted(maps.Keys(listed(t, in, pattern))), want)
 		}
 		for _, name := range []string{"free", "unheard of"} {
 			if s, err := in.Get(ctx, name); err != nil || s.Held() || s.Kind != "" || s.Name != name {
@@ -168,9 +164,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 				got = append(got, text(s))
 			}
 			slices.Sort(got)
-			if !slices.Equal(got, want) {
-				t.Errorf("%q lists %q, want %q", pattern, got, want)
-			}
+			expect.Same(t, "List of "+pattern, got, want)
 			if len(want) == 0 {
 				return
 			}
@@ -181,9 +175,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 				}
 			}
 			slices.Sort(seen)
-			if !slices.Equal(seen, want) {
-				t.Errorf("a watch of %q sees %q, want %q", pattern, seen, want)
-			}
+			expect.Same(t, "a watch of "+pattern, seen, want)
 		}
 		wants("orders")
 		orders := backend.Acquire(t, c.MutexKey("orders", holdfast.TTL(hour)))

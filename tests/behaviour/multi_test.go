@@ -141,9 +141,7 @@ func TestMultiNeverDeadlocks(t *testing.T) {
 						tokens := lease.Fences()
 						for _, i := range order {
 							expect.Equal(t, "holders of "+names[i], holders[i].Add(1), 1)
-							if before := last[i].Swap(tokens[names[i]]); before >= tokens[names[i]] {
-								t.Errorf("fence %d of %q follows %d", tokens[names[i]], names[i], before)
-							}
+							expect.Rises(t, last[i].Swap(tokens[names[i]]), tokens[names[i]])
 						}
 						time.Sleep(time.Duration(dice.IntN(2)) * time.Millisecond)
 						for _, i := range order {

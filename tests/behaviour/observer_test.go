@@ -178,9 +178,7 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
 
-		if _, err = c.Mutex("").Acquire(context.Background()); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Error(err)
-		}
+		expect.Err(t, "Acquire", expect.ErrOf(c.Mutex("").Acquire(context.Background())), holdfast.ErrInvalid)
 		if a = eventually(t, r, "AcquireStart", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrInvalid) {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
@@ -297,9 +295,7 @@ func TestObserversOfAChangeOfMode(t *testing.T) {
 		for _, a := range r.Acquires() {
 			got = append(got, change{a.Start.Mode, a.Start.Try, errors.Is(a.End.Err, holdfast.ErrHeld)})
 		}
-		if want := []change{{"writer", false, false}, {"reader", false, false}, {"writer", true, true}, {"writer", true, false}}; !slices.Equal(got, want) {
-			t.Errorf("the acquires were %v, not %v", got, want)
-		}
+		expect.Same(t, "the acquires", got, []change{{"writer", false, false}, {"reader", false, false}, {"writer", true, true}, {"writer", true, false}})
 	})
 }
 
@@ -483,9 +479,7 @@ func TestTheContextsOfObservers(t *testing.T) {
 		"first end: caller first second", "second end: caller first second",
 		"first released: caller first second", "second released: caller first second",
 	}
-	if !slices.Equal(log, want) {
-		t.Errorf("told was\n%s\nnot\n%s", strings.Join(log, "\n"), strings.Join(want, "\n"))
-	}
+	expect.Same(t, "told was", log, want)
 }
 
 func TestObserversOfALockThatIsCarried(t *testing.T) {
@@ -501,9 +495,7 @@ func TestObserversOfALockThatIsCarried(t *testing.T) {
 		}
 		backend.Release(t, lease)
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
-		if _, err = c.Adopt(ctx, ticket); !errors.Is(err, holdfast.ErrLost) {
-			t.Error(err)
-		}
+		expect.Err(t, "Adopt", expect.ErrOf(c.Adopt(ctx, ticket)), holdfast.ErrLost)
 		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrLost) || a.End.Handover != holdfast.HandoverNone {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}

@@ -134,9 +134,7 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 				t.Errorf("TryAcquire of their lock: %v", err)
 			}
 			leases := queue(t, l, 1)
-			if !theirs.holds(t, "x") {
-				t.Error("what they have was changed while we wait")
-			}
+			expect.Equal(t, "they still hold it while we wait", theirs.holds(t, "x"), true)
 			if !theirs.unlock(t, "x") {
 				t.Error("their release is refused")
 			}
@@ -158,9 +156,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 			t.Fatal("SET NX of a free key failed")
 		}
 		lease := backend.Acquire(t, l)
-		if d := time.Since(start); d < ttl-50*time.Millisecond {
-			t.Errorf("we were let in after %s of their %s", d, ttl)
-		}
+		expect.AtLeast(t, "our wait for them", time.Since(start), ttl-50*time.Millisecond)
 		backend.Release(t, lease)
 		// Ours is neither renewed nor released.
 		start = time.Now()
@@ -173,9 +169,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 		}
 		// Our lease ends, and gives the key back, earlier than the key expires, by the drift that clocks may
 		// have: 1% and 2 ms.
-		if d := time.Since(start); d < ttl-ttl/50 {
-			t.Errorf("they were let in after %s of our %s", d, ttl)
-		}
+		expect.AtLeast(t, "their wait for us", time.Since(start), ttl-ttl/50)
 	})
 }
 

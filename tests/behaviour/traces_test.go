@@ -62,9 +62,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 						lease, err := l.Acquire(ctx)
 						cancel()
 						if err != nil {
-							if !errors.Is(err, context.DeadlineExceeded) {
-								t.Error(err)
-							}
+							expect.Err(t, "the error", err, context.DeadlineExceeded)
 							continue
 						}
 						if n == 4 {
@@ -90,9 +88,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			return backend.Goroutines() <= before
 		})
 		backend.Eventually(t, "the keys are gone", func() bool { return len(b.Keys(t)) == 0 })
-		if channels := observer.PubSubChannels(t.Context(), "*").Val(); len(channels) != 0 {
-			t.Errorf("subscriptions left behind: %q", channels)
-		}
+		expect.Same(t, "subscriptions left behind", observer.PubSubChannels(t.Context(), "*").Val(), nil)
 	})
 }
 
@@ -152,9 +148,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 			return rdb.Exists(t.Context(), "holdfast:{m}").Val() == 0
 		})
 		for _, key := range never {
-			if rdb.Exists(t.Context(), key).Val() == 0 {
-				t.Errorf("%s was given back", key)
-			}
+			expect.Equal(t, key+" exists", rdb.Exists(t.Context(), key).Val(), 1)
 		}
 		backend.Release(t, theirs)
 		backend.Release(t, ours)

@@ -115,9 +115,7 @@ func TestRedisson(t *testing.T) {
 			t.Errorf("%s: %v; %s", cell, f, said)
 		}
 	}
-	if !strings.Contains(tables, java.redisson) {
-		t.Errorf("%q is not in %s", java.redisson, tables)
-	}
+	expect.Contains(t, "the tables", tables, java.redisson)
 }
 
 func TestMain(m *testing.M) {

@@ -237,9 +237,7 @@ func TestBenchOfEachTopology(t *testing.T) {
 						}
 					}
 				}
-				if keys := benchKeys(t, "", servers...); len(keys) > 0 {
-					t.Errorf("left behind: %v", keys)
-				}
+				expect.Same(t, "left behind", benchKeys(t, "", servers...), nil)
 			})
 		})
 	}

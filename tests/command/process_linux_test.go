@@ -222,9 +222,7 @@ func (r *trial) exits(want int) {
 	case <-time.After(hang):
 		r.t.Fatalf("holdfast does not end; left: %v", r.alive())
 	}
-	if left := r.alive(); len(left) > 0 {
-		r.t.Errorf("processes survived holdfast: %v", left)
-	}
+	expect.Same(r.t, "processes that survived holdfast", r.alive(), nil)
 }
 
 func (r *trial) stderr() string {
@@ -287,9 +285,7 @@ func (r *trial) before(other *trial) {
 			r.t.Fatal(err)
 		}
 	}
-	if fences[0] >= fences[1] {
-		r.t.Errorf("fence %d follows %d", fences[1], fences[0])
-	}
+	expect.Rises(r.t, fences[0], fences[1])
 }
 
 // leasesOf returns flags for leases of three units, with TERM one unit before their end, and KILL shortly
@@ -553,9 +549,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 			r.waits(redis, "q", 1)
 			r.signal(r.cmd.Process.Pid, sig)
 			r.exits(code)
-			if r.file("up") {
-				t.Error("the command ran")
-			}
+			expect.Equal(r.t, "the command ran", r.file("up"), false)
 			r.waits(redis, "q", 0)
 			r.says("while waiting for lock")
 		})
@@ -600,9 +594,7 @@ func TestOutputThatNobodyReads(t *testing.T) {
 		r.until("the first lease is over, and the second", func() bool { return uptime(t) > began+6*unit })
 		r.end()
 		r.released(redis)
-		if !r.file("over") {
-			t.Error("the job was ended before its time")
-		}
+		expect.Equal(r.t, "the job came to its end", r.file("over"), true)
 		said := make(chan string)
 		go func() {
 			var text []byte
@@ -640,9 +632,7 @@ func TestForeignProcIsRefused(t *testing.T) {
 	r := launch(t, t.Name(), redis, append(unshared(t), "holdfast", "run", "--once=1h", t.Name(), "--", "sh", "-c", "touch $DIR/up")...)
 	r.exits(71)
 	r.says("/proc is that of another PID namespace")
-	if r.file("up") {
-		t.Error("the command ran")
-	}
+	expect.Equal(r.t, "the command ran", r.file("up"), false)
 	expect.Of(redis.Do("DBSIZE")).Is(t, "keys on the server: something was locked, or counted", int64(0))
 	// Its own does.
 	ns := launch(t, t.Name()+"-own", redis, append(unshared(t, "--mount-proc"), "holdfast", "run", "--kill-after=200ms", t.Name()+"-own", "--",

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -70,9 +71,7 @@ func TestRunOutlastsAFailover(t *testing.T) {
 		d.master.AwaitInStep()
 		d.replace()
 		for i := range first {
-			if second[i].file("up") {
-				t.Errorf("%s: both jobs run", first[i].name)
-			}
+			expect.Equal(t, first[i].name+": both jobs run", second[i].file("up"), false)
 			first[i].end()
 		}
 		for i := range first {

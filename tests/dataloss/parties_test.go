@@ -193,9 +193,7 @@ func TestTicketsOutliveAQuarantine(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
-			if heir.Fence() <= of.before.Fence() {
-				t.Errorf("%s: fence %d after %d", what, heir.Fence(), of.before.Fence())
-			}
+			expect.Rises(t, of.before.Fence(), heir.Fence())
 			backend.Release(t, heir)
 		}
 	})
@@ -217,9 +215,7 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 			t.Errorf("the replica keeps the ticket's lock for %d ms", left)
 		}
 		heir := expect.Of(c.Adopt(t.Context(), ticket)).OK(t)
-		if text := fmt.Sprint(do(t, replica, "GET", "holdfast:{a}")); !strings.Contains(text, fmt.Sprint(heir.Fence())) {
-			t.Errorf("the replica has %q; the adopted lease's fence is %d", text, heir.Fence())
-		}
+		expect.Contains(t, "what the replica has", fmt.Sprint(do(t, replica, "GET", "holdfast:{a}")), fmt.Sprint(heir.Fence()))
 		backend.Release(t, heir)
 
 		lease = inSoShortATime(t, func(ctx context.Context) (*holdfast.Lease, error) { return soon.Mutex("b").Acquire(ctx) })

@@ -2,7 +2,6 @@ package dataloss
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -60,9 +59,7 @@ func TestAHolderAssertsItsLockAgain(t *testing.T) {
 			backend.Waiters(t, c.Mutex("a"), 1)
 			backend.Release(t, lease)
 			later := backend.Receive(t, next)
-			if later.Fence() <= lease.Fence() {
-				t.Errorf("%s: fence %d follows %d", what, later.Fence(), lease.Fence())
-			}
+			expect.Rises(t, lease.Fence(), later.Fence())
 			backend.Release(t, later)
 			backend.Release(t, other)
 		}
@@ -139,12 +136,8 @@ func between(t *testing.T, clients func() *holdfast.Client, lose func()) {
 	t.Helper()
 	mine := backend.Acquire(t, clients().Mutex("a", holdfast.TTL(time.Minute)))
 	lose()
-	other := backend.Acquire(t, clients().Mutex("a"))
-	fence := other.Fence()
-	backend.Release(t, other)
-	if err := mine.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
-		t.Errorf("fence %d was granted after %d, whose holder goes on: Extend says %v", fence, mine.Fence(), err)
-	}
+	backend.Release(t, backend.Acquire(t, clients().Mutex("a")))
+	expect.Err(t, "Extend by the holder of a lower fence", mine.Extend(t.Context(), time.Minute), holdfast.ErrLost)
 }
 
 // alone lets nobody acquire the lock meanwhile: its holder goes on, and later fences are higher.
@@ -157,9 +150,7 @@ func alone(t *testing.T, clients func() *holdfast.Client, lose func()) {
 	}
 	backend.Release(t, mine)
 	other := backend.Acquire(t, clients().Mutex("a"))
-	if other.Fence() <= mine.Fence() {
-		t.Errorf("fence %d follows %d", other.Fence(), mine.Fence())
-	}
+	expect.Rises(t, mine.Fence(), other.Fence())
 	backend.Release(t, other)
 }
 

@@ -173,9 +173,7 @@ func TestLongCommandsExist(t *testing.T) {
 					case word == "-run" && !regexp.MustCompile(`func Test\w*`+next).MatchString(all):
 						t.Errorf("%s: there is no test %s", p.path, next)
 					case strings.HasSuffix(word, ".sh"):
-						if _, err := os.Stat(filepath.Join(root, word)); err != nil {
-							t.Errorf("%s: %v", p.path, err)
-						}
+						expect.Err(t, p.path, expect.ErrOf(os.Stat(filepath.Join(root, word))), nil)
 					case word == "-cells" || strings.HasSuffix(word, "'-cells"):
 						for cell := range strings.SplitSeq(next, ",") {
 							expect.Contains(t, p.path, all, `"`+cell+`"`)

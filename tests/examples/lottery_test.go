@@ -88,9 +88,7 @@ func TestALateNumberIsRefused(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("the other process answers %d: %s", status, drawn)
 	}
-	if reply := number.Forward(t); !strings.HasPrefix(reply, "-STALE ") {
-		t.Errorf("the late write is answered %q", reply)
-	}
+	expect.Begins(t, "the late write's answer", number.Forward(t), "-STALE ")
 	if _, text := send(t, "GET", url+day); text != drawn {
 		t.Errorf("the number was %s, and is %s", drawn, text)
 	}

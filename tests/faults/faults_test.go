@@ -200,6 +200,14 @@ func (w way) refused(reply, word string) bool {
 	return strings.HasSuffix(reply, "freed 1\r\n") || reply == ":0\r\n"
 }
 
+// refuses requires that a late copy or a lost request was refused.
+func (w way) refuses(t *testing.T, reply, word string) {
+	t.Helper()
+	if !w.refused(reply, word) {
+		t.Errorf("the reply is %q", reply)
+	}
+}
+
 // granted reports whether the reply says that the one lock is granted.
 func (w way) granted(reply string) bool {
 	if !w.native {
@@ -371,9 +379,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		if lost := trap.Reply(t); !strings.Contains(lost, "broken ") || err != nil {
 			t.Fatalf("the lost reply was %q; Break: %v", lost, err)
 		}
-		if _, err := in.Break(t.Context(), seen, ""); err == nil {
-			t.Error("a second Break has broken the lock again")
-		}
+		expect.Fails(t, "a second Break", expect.ErrOf(in.Break(t.Context(), seen, "")))
 		onRecord := 0
 		for r, err := range in.History(t.Context()) {
 			expect.OK(t, err)
@@ -404,9 +410,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		defer waiterServed(t, b, w)()
 		trap := p.LoseReply(w.releasing("a"), after)
 		backend.Release(t, lease)
-		if lost := trap.Reply(t); !w.refused(lost, "") {
-			t.Errorf("the lost reply was %q", lost)
-		}
+		w.refuses(t, trap.Reply(t), "")
 	})
 }
 
@@ -440,13 +444,9 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		}
 		held := p.Hold(w.acquiring("a"), proxy.Cut)
 		backend.Release(t, backend.Acquire(t, w.lock(c)))
-		if reply := held.Forward(t); !w.refused(reply, "gone") {
-			t.Errorf("the late copy is answered %q", reply)
-		}
+		w.refuses(t, held.Forward(t), "gone")
 		b.Cleaned(t) // of the tombstone
-		if reply := held.Forward(t); !w.refused(reply, "late") {
-			t.Errorf("a copy later than its not-after is answered %q", reply)
-		}
+		w.refuses(t, held.Forward(t), "late")
 		expect.Of(backend.IsHeld(t.Context(), w.lock(c))).Is(t, "an orphan lock", false)
 	})
 	t.Run("enqueue", func(t *testing.T) {
@@ -481,9 +481,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		backend.Eventually(t, "the tombstone stands", func() bool {
 			return len(b.Keys(t)) == 1 // the queue's
 		})
-		if reply := held.Forward(t); !w.refused(reply, "gone") {
-			t.Errorf("the late copy is answered %q", reply)
-		}
+		w.refuses(t, held.Forward(t), "gone")
 		b.Cleaned(t)
 	})
 	t.Run("release", func(t *testing.T) {
@@ -491,9 +489,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		backend.Release(t, backend.Acquire(t, w.lock(c)))
 		next := backend.Acquire(t, w.lock(c))
 		before := expect.Of(backend.HolderOf(t.Context(), w.lock(c))).OK(t)
-		if reply := held.Forward(t); !w.refused(reply, "gone") {
-			t.Errorf("the late copy is answered %q", reply)
-		}
+		w.refuses(t, held.Forward(t), "gone")
 		if h, err := backend.HolderOf(t.Context(), w.lock(c)); err != nil || h.Grant != before.Grant {
 			t.Errorf("the late copy took the next lease: %v, %v", h, err)
 		}
@@ -560,9 +556,7 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 	for range 20 { // either copy may come first
 		if w.native {
 			lease := backend.Acquire(t, w.lock(c))
-			if lease.Fence() <= last {
-				t.Errorf("fence %d follows %d", lease.Fence(), last)
-			}
+			expect.Rises(t, last, lease.Fence())
 			last = lease.Fence()
 			// It does nothing to a lock that has a waiter.
 			doubled := p.Double(w.releasing("a"))
@@ -577,9 +571,7 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 		doubled := p.Double(w.acquiring("a"))
 		lease := backend.Acquire(t, w.lock(c))
 		doubled.Reply(t)
-		if lease.Fence() <= last {
-			t.Errorf("fence %d follows %d", lease.Fence(), last)
-		}
+		expect.Rises(t, last, lease.Fence())
 		w.within(t, b, lease)
 		began := time.Now()
 		waiting := backend.Start(t, w.rival(c))
@@ -589,9 +581,7 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 			t.Errorf("Release: %v", err)
 		}
 		next := backend.Receive(t, waiting)
-		if next.Fence() <= lease.Fence() {
-			t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
-		}
+		expect.Rises(t, lease.Fence(), next.Fence())
 		backend.ReleaseSince(t, began, next)
 		last = next.Fence()
 	}

@@ -28,9 +28,7 @@ func severalThrough(t *testing.T, b *place, p *proxy.Proxy, cfg holdfast.Config,
 func free(t *testing.T, b *place, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if h, err := backend.HolderOf(t.Context(), b.Client(t, nil).Mutex(name)); !errors.Is(err, holdfast.ErrNotHeld) {
-			t.Errorf("%q is held still: %+v, %v", name, h, err)
-		}
+		expect.Err(t, "the holder of "+name, expect.ErrOf(backend.HolderOf(t.Context(), b.Client(t, nil).Mutex(name))), holdfast.ErrNotHeld)
 	}
 }
 
@@ -91,9 +89,7 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 		held := p.Hold(running(script.MultiAcquire(), "a"), proxy.Cut)
 		backend.Release(t, backend.Acquire(t, all))
 		for _, when := range []string{"at once", "after a while"} { // with tombstones, and without
-			if reply := held.Forward(t); strings.Contains(reply, "granted") {
-				t.Errorf("the late copy is answered, %s, with %q", when, reply)
-			}
+			expect.Lacks(t, "the late copy's answer, "+when, held.Forward(t), "granted")
 			free(t, b, "a", "b", "c")
 			b.Cleaned(t)
 		}
@@ -101,9 +97,7 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 		held = p.Hold(running(script.MultiAcquire(), "a"), proxy.Hang)
 		abandon(t, all, held, func() {})
 		backend.Eventually(t, "the tombstones stand", func() bool { return len(b.Keys(t)) == 3 })
-		if reply := held.Forward(t); strings.Contains(reply, "granted") {
-			t.Errorf("the late copy is answered %q", reply)
-		}
+		expect.Lacks(t, "the late copy's answer", held.Forward(t), "granted")
 		free(t, b, "a", "b", "c")
 		b.Cleaned(t)
 
@@ -138,9 +132,7 @@ func TestSeveralCancelledInTheMiddle(t *testing.T) {
 				t.Errorf("Acquire: %v", err)
 			}
 			if taken != nil {
-				if err == nil {
-					t.Error("all three are had, and the third is another's")
-				}
+				expect.Fails(t, "an acquire of three locks, one of them another's", err)
 				backend.Release(t, taken)
 			}
 			begun := time.Now()
@@ -172,9 +164,7 @@ func TestSeveralAreTakenOverWhenOneIsLost(t *testing.T) {
 			after := backend.Receive(t, next)
 			expect.Err(t, "others have all, and the holder before is told", lease.Err(), holdfast.ErrLost)
 			for _, name := range names {
-				if after.Fences()[name] <= lease.Fences()[name] {
-					t.Errorf("%q: fence %d follows %d", name, after.Fences()[name], lease.Fences()[name])
-				}
+				expect.Rises(t, lease.Fences()[name], after.Fences()[name])
 			}
 			backend.Release(t, after)
 			b.Cleaned(t)

@@ -50,9 +50,7 @@ func TestServerPausedPastTheTTL(t *testing.T) {
 		}
 		b.Server.Resume()
 		second := backend.Receive(t, next)
-		if second.Fence() <= lease.Fence() {
-			t.Errorf("fence %d follows %d", second.Fence(), lease.Fence())
-		}
+		expect.Rises(t, lease.Fence(), second.Fence())
 		backend.Release(t, second)
 		b.Cleaned(t)
 	})
@@ -274,17 +272,11 @@ func TestRefusals(t *testing.T) {
 						continue
 					}
 					for _, part := range []string{`"a"`, o.Addr} {
-						if !strings.Contains(err.Error(), part) {
-							t.Errorf("the error does not name %s: %v", part, err)
-						}
+						expect.Contains(t, "the error", err.Error(), part)
 					}
-					if strings.Contains(err.Error(), "canary") {
-						t.Errorf("the error shows the password: %v", err)
-					}
+					expect.Lacks(t, "the error", err.Error(), "canary")
 				}
-				if ctx.Err() != nil {
-					t.Error("the errors took longer than the context's time")
-				}
+				expect.OK(t, ctx.Err())
 			})
 		}
 	}

@@ -42,9 +42,7 @@ func TestLateCopiesOfChangesOfMode(t *testing.T) {
 		lease := changed(t, c.back, changed(t, c.change, backend.Acquire(t, c.lock)))
 		expect.Contains(t, "the late copy of a "+what+" is answered", held.Forward(t), "gone")
 		other, err := b.Client(t, nil).RWMutex("a").Reader().TryAcquire(t.Context())
-		if !errors.Is(err, c.others) {
-			t.Errorf("a reader after a late %s: %v", what, err)
-		}
+		expect.Err(t, "a reader after a late "+what, err, c.others)
 		if err == nil {
 			backend.Release(t, other)
 		}

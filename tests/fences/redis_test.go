@@ -118,9 +118,7 @@ func TestRedisScripts(t *testing.T) {
 		_, err := r.Run(ctx, count, by("b", 4), "{n}", []string{"{n}:1"}, args[:1])
 		refused(t, err, by("b", 4), fence.Mark{Fence: 5, Owner: "a"})
 		expect.Equal(t, "the caller's arguments were written to", args[1], "y")
-		if v := get(t, rdb, "{n}:1"); v != before {
-			t.Errorf("a refused script made %q of %q", v, before)
-		}
+		expect.Equal(t, "after a refused script the mark", get(t, rdb, "{n}:1"), before)
 		var sent driver.ReplyError
 		_, err = r.Run(ctx, fence.NewScript("return redis.error_reply('MINE by hand')"), by("a", 5), "{n}", nil, nil)
 		if !errors.As(err, &sent) || !strings.Contains(string(sent), "MINE by hand") || errors.Is(err, fence.ErrStale) {
@@ -189,9 +187,7 @@ func TestWhatIsNoMarkIsRefused(t *testing.T) {
 		for _, text := range []string{"", "1", "1 ", "0 a", "01 a", "-1 a", " 1 a", "x a", "1\ta", "99999999999999999999 a"} {
 			rdb.Set(ctx, key, text, 0)
 			expect.Err(t, fmt.Sprintf("with the mark %q", text), r.Set(ctx, by("a", 5), "r", "x", 0), fence.ErrBadMark)
-			if v := get(t, rdb, key); v != text {
-				t.Errorf("the mark %q has become %q", text, v)
-			}
+			expect.Equal(t, "the mark", get(t, rdb, key), text)
 		}
 		rdb.Del(ctx, key)
 		rdb.RPush(ctx, key, "x")

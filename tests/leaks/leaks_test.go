@@ -59,9 +59,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 			u.cycles.Load(), took.Round(time.Millisecond), u.granted.Load(), u.gaveUp.Load(), u.held.Load(), u.lost.Load(), u.closed.Load(), u.unsure.Load(), u.clients, u.kills)
 		t.Logf("a client in use before: %s", warm)
 		t.Logf("a client in use after:  %s", after)
-		if grown := int64(after.heap) - int64(warm.heap); grown > maxGrowth {
-			t.Errorf("the heap has grown by %d bytes, %.1f for each cycle", grown, float64(grown)/float64(cycles))
-		}
+		expect.AtMost(t, fmt.Sprintf("growth of the heap in %d cycles", cycles), int64(after.heap)-int64(warm.heap), maxGrowth)
 		expect.AtMost(t, "channels for one client", after.channels, 1)
 		for what, n := range map[string]int64{"granted": u.granted.Load(), "given up": u.gaveUp.Load(), "held": u.held.Load(), "lost": u.lost.Load(), "closed": u.closed.Load()} {
 			if n == 0 {

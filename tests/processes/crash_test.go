@@ -38,9 +38,7 @@ func TestPausedHolder(t *testing.T) {
 		paused.pause()
 		begun := time.Now()
 		next.send("acquire a 1m")
-		if second := next.fence(); second <= first {
-			t.Errorf("fence %d follows %d", second, first)
-		}
+		expect.Rises(t, first, next.fence())
 		inTime(t, "serving the next", begun, ttl)
 		// The server has granted the lock to another process, so the deadline is past.
 		paused.send("err") // it reads this as soon as it goes on
@@ -67,9 +65,7 @@ func TestKilledHolder(t *testing.T) {
 		waitForWaiters(t, b, 1)
 		holder.kill()
 		begun := time.Now()
-		if second := waiter.fence(); second <= first {
-			t.Errorf("fence %d follows %d", second, first)
-		}
+		expect.Rises(t, first, waiter.fence())
 		t.Logf("from kill -9 of the holder of a %s lock: %s", ttl, time.Since(begun))
 		inTime(t, "serving the next", begun, ttl)
 	})
@@ -98,9 +94,7 @@ func TestKilledOwners(t *testing.T) {
 		inner.send("release") // the last that it acquired
 		inner.answer("released")
 		expect.Of(b.Client(t, nil).ReleaseOwner(t.Context(), "a", "me")).Is(t, "ReleaseOwner", 0)
-		if second := stranger.fence(); second <= first {
-			t.Errorf("fence %d follows %d", second, first)
-		}
+		expect.Rises(t, first, stranger.fence())
 	})
 }
 
@@ -152,9 +146,7 @@ func TestPausedHead(t *testing.T) {
 		}
 		next.send("release")
 		next.answer("released")
-		if third := head.fence(); third <= second {
-			t.Errorf("the head has the lock with fence %d, after another with %d", third, second)
-		}
+		expect.Rises(t, second, head.fence())
 	})
 }
 

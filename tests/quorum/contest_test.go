@@ -93,9 +93,7 @@ func TestAllTryAtOnce(t *testing.T) {
 					t.Fatalf("nobody has the lock; %d were told that it is held: %v", len(held), held[0])
 				}
 				for _, h := range held {
-					if h.Holder.Identity != lease.Identity() {
-						t.Errorf("%s has the lock; another is told: %v", lease.Identity(), h)
-					}
+					expect.Equal(t, "the holder that another is told of", h.Holder.Identity, lease.Identity())
 				}
 				backend.Release(t, lease)
 				s.cleaned()

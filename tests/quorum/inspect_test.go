@@ -130,9 +130,7 @@ func TestBreakOnAQuorum(t *testing.T) {
 			t.Fatalf("Get: %+v, %v", seen, err)
 		}
 		holder := seen.Holders[0]
-		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "a", Grant: "k3v9x2ab"}, ""); !errors.Is(err, inspect.ErrChanged) {
-			t.Errorf("Break of another grant: %v", err)
-		}
+		expect.Err(t, "Break of another grant", expect.ErrOf(in.Break(t.Context(), holdfast.Holder{Name: "a", Grant: "k3v9x2ab"}, "")), inspect.ErrChanged)
 		expect.Err(t, "Break of no grant", expect.ErrOf(in.Break(t.Context(), holdfast.Holder{Name: "a"}, "")), holdfast.ErrInvalid)
 		expect.OK(t, in.Revoke(t.Context(), holder, "test"))
 		backend.Told(t, "the holder is asked", lease.Revoked())
@@ -162,9 +160,7 @@ func TestBreakOnAQuorum(t *testing.T) {
 		for _, node := range s.nodes[:2] {
 			s.do(node, "SET", "free", "no lock of a quorum, though it has the name as its exact key")
 		}
-		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "free", Grant: "k3v9x2ab"}, ""); !errors.Is(err, holdfast.ErrNotHeld) {
-			t.Errorf("Break of a free lock: %v", err)
-		}
+		expect.Err(t, "Break of a free lock", expect.ErrOf(in.Break(t.Context(), holdfast.Holder{Name: "free", Grant: "k3v9x2ab"}, "")), holdfast.ErrNotHeld)
 	})
 }
 
@@ -179,9 +175,7 @@ func TestABrokenVoteIsNotCastAgain(t *testing.T) {
 		expect.OK(t, expect.ErrOf(in.Break(t.Context(), st.Holders[0], "")))
 		agree(t, lease, 2)
 		time.Sleep(2 * time.Second) // a vote would take some ms
-		if nodes := nodesOf(lease); len(nodes) != 2 {
-			t.Errorf("%q have the lock after it was broken on one", nodes)
-		}
+		expect.Equal(t, "nodes that have the lock after it was broken on one", len(nodesOf(lease)), 2)
 		expect.Err(t, "the lease, which a majority still has", lease.Err(), nil)
 		_ = lease.Release(t.Context())
 	})

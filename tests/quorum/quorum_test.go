@@ -214,9 +214,7 @@ func (s *site) above(last uint64) uint64 {
 // rises requires that a lease's fence is above the last one.
 func rises(t *testing.T, lease *holdfast.Lease, last uint64) {
 	t.Helper()
-	if lease.Fence() <= last {
-		t.Errorf("fence %d follows %d", lease.Fence(), last)
-	}
+	expect.Rises(t, last, lease.Fence())
 }
 
 // cancelled makes the acquire of a lock wait until ready returns, and requires that it ends with its context then.
@@ -294,9 +292,7 @@ func wantHeld(t *testing.T, l *holdfast.Lock) {
 	for limit := time.Now().Add(30 * time.Second); errors.Is(err, holdfast.ErrUnavailable) && time.Now().Before(limit); {
 		lease, err = l.TryAcquire(t.Context()) // nodes were too slow to answer
 	}
-	if !errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("TryAcquire of a held lock: %v, %v", lease, err)
-	}
+	expect.Err(t, "TryAcquire of a held lock", err, holdfast.ErrHeld)
 	if lease != nil {
 		_ = lease.Release(t.Context())
 	}
@@ -478,15 +474,11 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 		s.nodes[0].Restart()
 		_, _ = s.lock().TryAcquire(t.Context()) // which begins the quarantine
 		clock.Jump(s.ttl + time.Second)
-		if lease, err := s.lock().TryAcquire(t.Context()); err == nil {
-			t.Errorf("with a node that cannot know the fences: %v", lease)
-		}
+		expect.Fails(t, "TryAcquire with a node that cannot know the fences", expect.ErrOf(s.lock().TryAcquire(t.Context())))
 		s.nodes[1].Resume()
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3) // the third one, too, has been told
-		if known := lastFence(t, s.nodes[0]); known < int64(last) {
-			t.Errorf("its counter is %d; %d was granted before", known, last)
-		}
+		expect.AtLeast(t, "its counter", lastFence(t, s.nodes[0]), int64(last))
 		backend.Release(t, lease)
 		s.nodes[1].Pause() // the only one that knew all fences
 		lease = acquire(t, s.lockWaiting(200*time.Millisecond))
@@ -563,9 +555,7 @@ func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
 			t.Errorf("the deadline is %s past that of a node that is needed; %v", d.Sub(last), lease.Err())
 		}
 		_ = lease.Release(t.Context()) // one node has lost it
-		if d := lease.Deadline(); d.After(time.Now()) {
-			t.Errorf("after the release, the deadline is in %s", time.Until(d))
-		}
+		expect.AtMost(t, "time left after the release", time.Until(lease.Deadline()), 0)
 	})
 }
 
@@ -825,9 +815,7 @@ func TestNodeComesBackEmpty(t *testing.T) {
 		if err := agreed(lease, 3); err != nil {
 			return err
 		}
-		if since := time.Since(restarting); since < s.ttl {
-			t.Errorf("it agreed %s after its restart, within the quarantine of %s", since, s.ttl)
-		}
+		expect.AtLeast(t, "its quarantine after the restart", time.Since(restarting), s.ttl)
 		// Now one of those that know the fence is away.
 		s.nodes[1].Kill()
 		if err := agreed(lease, 2); err != nil {
@@ -943,9 +931,7 @@ func TestNodesKilledInTurnUnderLoad(t *testing.T) {
 							overlaps.Add(1)
 							t.Errorf("%d holders", n)
 						}
-						if before := last.Swap(lease.Fence()); before >= lease.Fence() {
-							t.Errorf("fence %d follows %d", lease.Fence(), before)
-						}
+						expect.Rises(t, last.Swap(lease.Fence()), lease.Fence())
 						grants.Add(1)
 						time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
 						lost := lease.Err()
@@ -1152,9 +1138,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 		}
 		backend.Release(t, lease)
 		for want := range cap(order) {
-			if got := <-order; got != want {
-				t.Errorf("goroutine %d is served in place %d", got, want)
-			}
+			expect.Equal(t, "the goroutine that is served", <-order, want)
 		}
 		// A waiter that leaves passes the turn on.
 		lease = acquire(t, l)
@@ -1191,7 +1175,5 @@ func TestQuorumRefuses(t *testing.T) {
 	expect.Err(t, "32 nodes", expect.ErrOf(quorum.New(many, nil)), holdfast.ErrInvalid)
 	expect.Err(t, "a negative node timeout", expect.ErrOf(quorum.New(many[:3], &quorum.Config{NodeTimeout: -1})), holdfast.ErrInvalid)
 	slow := expect.Of(quorum.New(many[:3], &quorum.Config{NodeTimeout: time.Second})).OK(t)
-	if _, err := slow.Mutex("a", holdfast.TTL(time.Second)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
-		t.Errorf("a node timeout too long for the TTL: %v", err)
-	}
+	expect.Err(t, "a node timeout too long for the TTL", expect.ErrOf(slow.Mutex("a", holdfast.TTL(time.Second)).Acquire(t.Context())), holdfast.ErrInvalid)
 }

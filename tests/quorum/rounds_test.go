@@ -123,9 +123,7 @@ func TestOneRoundWithoutANode(t *testing.T) {
 		last := fence(2)
 		for range 3 {
 			next := fence(2)
-			if next != last+1 {
-				t.Errorf("fence %d follows %d", next, last)
-			}
+			expect.Equal(t, "the next fence", next, last+1)
 			last = next
 		}
 		s.nodes[2].Resume()

@@ -135,9 +135,7 @@ func TestNoScriptLooksAtAllHolders(t *testing.T) {
 			t.Helper()
 			b.rdb.ConfigResetStat(t.Context())
 			reply := call()
-			if !strings.HasPrefix(reply, want) {
-				t.Errorf("the reply is %.100q, want %q", reply, want)
-			}
+			expect.Begins(t, "the reply", reply, want)
 			expect.Equal(t, want+" looks at", lookAtAll.FindString(b.rdb.Info(t.Context(), "commandstats").Val()), "")
 			expect.AtMost(t, "holders are told of at once", strings.Count(reply, "\n"), 100)
 		}

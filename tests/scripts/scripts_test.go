@@ -182,9 +182,7 @@ func (b bench) on(keys []string, s script.Script, args ...any) string {
 // begins requires that a reply, or a value, begins so.
 func (b bench) begins(want, got string) {
 	b.t.Helper()
-	if !strings.HasPrefix(got, want) {
-		b.t.Errorf("%.200q; want that it begins with %q", got, want)
-	}
+	expect.Begins(b.t, "the reply", got, want)
 }
 
 // lastsFor requires that a key lasts for what is left of ms.
@@ -198,9 +196,7 @@ func (b bench) lastsFor(key string, ms int64) {
 // rises requires that one fence is above another that was granted before it.
 func (b bench) rises(before, fence int64) {
 	b.t.Helper()
-	if fence <= before {
-		b.t.Errorf("fence %d follows %d", fence, before)
-	}
+	expect.Rises(b.t, before, fence)
 }
 
 // gone requires that none of these keys exists.
@@ -219,9 +215,7 @@ func (b bench) expect(want, got string) {
 		return digits
 	})
 	got = regexp.MustCompile(`:(1\d{12}|946\d{9}):`).ReplaceAllString(got, ":T:")
-	if got != want {
-		b.t.Errorf("the reply is\n  %q, want\n  %q", got, want)
-	}
+	expect.Equal(b.t, "the reply", got, want)
 }
 
 func (b bench) acquire(mode, token string) string {
@@ -435,9 +429,7 @@ func TestScripts(t *testing.T) {
 			b.expect("renewed T P 0 0", reassert("A", soon, ahead))
 			b.expect("released T", b.release("A", "", 0))
 			b.acquire("t", "B")
-			if got := strings.Split(b.read(), ":")[2]; got <= ahead {
-				b.t.Errorf("fence %s follows %s", got, ahead)
-			}
+			expect.Rises(b.t, ahead, strings.Split(b.read(), ":")[2])
 			// The counter may be that of a grant after the holder's.
 			b.rdb.Del(b.t.Context(), "{k}")
 			now := b.later(0)

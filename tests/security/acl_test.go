@@ -599,20 +599,14 @@ func TestRolesCannotDoMore(t *testing.T) {
 			},
 		} {
 			for _, command := range commands {
-				if err := s.redis(t, user).Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
-					t.Errorf("%s: %v: %v", user, command, err)
-				}
+				expect.Err(t, fmt.Sprint(user, command), denied(s.redis(t, user).Do(ctx, command...).Err()), holdfast.ErrDenied)
 			}
 		}
-		if now := rdb.Get(ctx, "holdfast:{held}").Val(); now != before {
-			t.Errorf("the lock was %q and is %q", before, now)
-		}
+		expect.Equal(t, "the lock", rdb.Get(ctx, "holdfast:{held}").Val(), before)
 		if n := rdb.Exists(ctx, "holdfast:{free}").Val() + rdb.Exists(ctx, "holdfast:{free}:q").Val() + rdb.Exists(ctx, "holdfast:{held}:q").Val(); n != 0 {
 			t.Errorf("%d keys were made", n)
 		}
-		if lease.Err() != nil {
-			t.Error(lease.Err())
-		}
+		expect.Err(t, "the lease", lease.Err(), nil)
 		backend.Release(t, lease)
 		s.strangers(t)
 	})
@@ -627,9 +621,7 @@ func (s site) strangers(t *testing.T) {
 		for _, command := range [][]any{
 			{"GET", "payroll"}, {"DEL", "payroll"}, {"EVAL", "return redis.call('GET', KEYS[1])", 1, "payroll"},
 		} {
-			if reply, err := rdb.Do(ctx, command...).Result(); !errors.Is(denied(err), holdfast.ErrDenied) {
-				t.Errorf("%s: %v: %v, %v", kind.role, command, reply, err)
-			}
+			expect.Err(t, fmt.Sprint(kind.role, command), denied(rdb.Do(ctx, command...).Err()), holdfast.ErrDenied)
 		}
 		// The key is named inside a script.
 		if reply, err := rdb.Do(ctx, "EVAL", "return redis.call('GET', 'payroll')", 1, "holdfast:{payroll}").Result(); err == nil {
@@ -639,9 +631,7 @@ func (s site) strangers(t *testing.T) {
 		backend.CloseWith(t, elsewhere)
 		for _, l := range []*holdfast.Lock{elsewhere.Mutex("a"), s.client(t, kind.role).MutexKey("payroll")} {
 			expect.Err(t, kind.role+": a lock outside of the prefix", expect.ErrOf(l.TryAcquire(ctx)), holdfast.ErrDenied)
-			if _, err := backend.HolderOf(ctx, l); !errors.Is(err, holdfast.ErrDenied) {
-				t.Errorf("%s: the holder of a lock outside of the prefix: %v", kind.role, err)
-			}
+			expect.Err(t, kind.role+": the holder of a lock outside of the prefix", expect.ErrOf(backend.HolderOf(ctx, l)), holdfast.ErrDenied)
 		}
 	}
 	expect.Equal(t, "payroll", s.redis(t, "").Get(ctx, "payroll").Val(), "42")

@@ -195,9 +195,7 @@ func TestReleasesByCommandUnderAnACL(t *testing.T) {
 		for _, n := range s.nodes {
 			deleted += n.CommandStats()["delifeq"]
 		}
-		if deleted != locks {
-			t.Errorf("%d of %d releases went by DELIFEQ", deleted, locks)
-		}
+		expect.Equal(t, "releases by DELIFEQ", deleted, locks)
 		if err := s.redis(t, "with").Do(t.Context(), "DELIFEQ", "payroll", "42").Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
 			t.Errorf("a key outside of the prefix: %v", err)
 		}
@@ -280,17 +278,13 @@ func TestACLsWorkAsTheyArePasted(t *testing.T) {
 				}
 				expect.OK(t, expect.ErrOf(s.Do("ACL", "DELUSER", name)))
 			}
-			if len(seen) != 6 {
-				t.Errorf("the document shows %v", seen)
-			}
+			expect.Equal(t, "rules that the document shows", len(seen), 6)
 
 			for _, suffix := range []string{"", "-cluster"} {
 				file := expect.Of(filepath.Abs(filepath.Join(docs, "acl", "users"+suffix+".acl"))).OK(t)
 				got := users(server.Start(t, bin, server.Conf("aclfile", file)))
 				for _, role := range []string{"locker", "inspector", "breaker"} {
-					if got[role] != want[role+suffix] {
-						t.Errorf("%s: %s has the rules\n%s\nwant those of %s%s.rules:\n%s", file, role, got[role], role, suffix, want[role+suffix])
-					}
+					expect.Equal(t, fmt.Sprintf("the rules of %s in %s, as in %s%s.rules", role, file, role, suffix), got[role], want[role+suffix])
 				}
 			}
 		})

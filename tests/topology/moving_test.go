@@ -3,6 +3,7 @@ package topology
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -46,9 +47,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 				m.Keys(10)
 			}
 			before := rejected(c)
-			if err := lease.Release(t.Context()); err != nil {
-				t.Errorf("Release, keys moved %v: %v", moved, err)
-			}
+			expect.Err(t, fmt.Sprintf("Release, keys moved %v", moved), lease.Release(t.Context()), nil)
 			expect.AtMost(t, "refused commands of a release", rejected(c)-before, 10)
 			m.Finish()
 		}
@@ -70,9 +69,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 		backend.Release(t, q.lease)
 		m.Finish()
 		next := backend.Receive(t, q.next)
-		if next.Fence() <= q.lease.Fence() {
-			t.Errorf("fence %d follows %d", next.Fence(), q.lease.Fence())
-		}
+		expect.Rises(t, q.lease.Fence(), next.Fence())
 		backend.Release(t, next)
 	})
 

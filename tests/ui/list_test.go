@@ -172,9 +172,7 @@ func TestTheFocusGoesInOrder(t *testing.T) {
 			break
 		}
 	}
-	if got := fmt.Sprint(way); got != "[skip all keys filter all grid]" {
-		t.Errorf("%s", got)
-	}
+	expect.Equal(t, "the way of the focus", fmt.Sprint(way), "[skip all keys filter all grid]")
 }
 
 // On a phone, each lock is a card of two lines. The heads of the columns by which the list can be sorted stand above their cells.

@@ -46,9 +46,7 @@ func TestThePageOfALock(t *testing.T) {
 	s.letGo("cat")
 	page.sees("It is free.")
 	page.sees("Released by cat")
-	if eval[bool](page, `document.querySelector("form") !== null`) {
-		t.Error("there is a form though nothing may be broken")
-	}
+	expect.Equal(t, "there is a form though nothing may be broken", eval[bool](page, `document.querySelector("form") !== null`), false)
 }
 
 func TestALossIsInTheTimeline(t *testing.T) {
@@ -228,14 +226,10 @@ func TestALockIsBrokenByItsGrant(t *testing.T) {
 	page.sees("Waiting (1 process)")
 
 	page.click(".break .danger")
-	if eval[bool](page, `document.querySelector("#grant").validity.valid`) {
-		t.Error("the grant id need not be typed")
-	}
+	expect.Equal(t, "no grant id will do", eval[bool](page, `document.querySelector("#grant").validity.valid`), false)
 	grant := s.grant("nightly")
 	page.write("#grant", grant[:7])
-	if eval[bool](page, `document.querySelector("#grant").validity.valid`) {
-		t.Error("seven characters of a grant id will do")
-	}
+	expect.Equal(t, "seven characters of a grant id will do", eval[bool](page, `document.querySelector("#grant").validity.valid`), false)
 	page.write("#grant", "k3v9x2ab")
 	page.write("#reason", "hangs since 3 am")
 	page.click(".break .danger")

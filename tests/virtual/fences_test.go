@@ -300,9 +300,7 @@ func TestFencesBeyondBelief(t *testing.T) {
 		time.Sleep(90 * time.Millisecond)
 		release(t, first)
 		second.granted(t)
-		if second.lease.Fence() >= forged {
-			t.Errorf("a lease is passed on with fence %d", second.lease.Fence())
-		}
+		expect.Rises(t, second.lease.Fence(), forged)
 		release(t, second.lease)
 	})
 }

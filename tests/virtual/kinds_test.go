@@ -50,9 +50,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 		late := latch.New(client(t, srv, deaf), "l", 1)
 		expect.Err(t, "Wait", late.Wait(soon(t)), latch.ErrIncomplete)
 		expect.Between(t, "how long a party with a lease of 8s is waited for", time.Since(began), 8*time.Second, 8100*time.Millisecond)
-		if party.Lease().Err() == nil {
-			t.Error("it was not waited for")
-		}
+		expect.Fails(t, "the party's lease", party.Lease().Err())
 		if err := <-over; !errors.Is(err, latch.ErrIncomplete) || time.Since(began) > 30*time.Second+100*time.Millisecond {
 			t.Errorf("Wait returns after %s: %v", time.Since(began), err)
 		}

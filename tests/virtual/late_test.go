@@ -29,9 +29,7 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 		}
 		now := expect.Of(rdb.Time(t.Context()).Result()).OK(t)
 		notAfter := now.UnixMicro() // it stays that time, as nobody sleeps
-		if reply := eval(script.Release(), "", "A", "", notAfter); !strings.HasPrefix(reply, "absent") {
-			t.Errorf("the release is answered %q", reply)
-		}
+		expect.Begins(t, "the release's answer", eval(script.Release(), "", "A", "", notAfter), "absent")
 		if reply := eval(script.Acquire(), "t", "A", 60000, notAfter, 1, `{"o":"me"}`); !strings.HasPrefix(reply, "late") {
 			t.Errorf("a copy of the acquire after its release is answered %q", reply)
 		}
@@ -42,9 +40,7 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 		notAfter += time.Hour.Microseconds()
 		eval(script.Release(), "", "B", "", notAfter)
 		time.Sleep(59 * time.Minute)
-		if reply := eval(script.Acquire(), "t", "B", 60000, notAfter, 1, `{"o":"me"}`); !strings.HasPrefix(reply, "gone") {
-			t.Errorf("a copy of the acquire after its release is answered %q", reply)
-		}
+		expect.Begins(t, "the answer to a copy of the acquire after its release", eval(script.Acquire(), "t", "B", 60000, notAfter, 1, `{"o":"me"}`), "gone")
 	})
 }
 

@@ -130,9 +130,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 						parts = parts[:2]
 					}
 					for _, part := range parts {
-						if !strings.Contains(err.Error(), part) {
-							t.Errorf("the error does not say %q: %v", part, err)
-						}
+						expect.Contains(t, "the error", err.Error(), part)
 					}
 				})
 			})
@@ -239,9 +237,7 @@ func TestFirstContactIsShared(t *testing.T) {
 					}()
 				}
 				for range callers {
-					if err := <-errs; err != nil {
-						t.Error(err)
-					}
+					expect.Err(t, "the error", <-errs, nil)
 				}
 				// RetryTimeout, and a command's timeout that begins at its end.
 				expect.Between(t, "after how long all are told", time.Since(began), 0, 5100*time.Millisecond)

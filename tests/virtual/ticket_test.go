@@ -404,9 +404,7 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 					expect.Err(t, "Adopt", expect.ErrOf(adopter.Adopt(t.Context(), ticket)), holdfast.ErrLost)
 					return
 				}
-				if reply := <-late; !strings.HasPrefix(reply, "gone ") {
-					t.Errorf("the late request was answered %q", reply)
-				}
+				expect.Begins(t, "the late request's answer", <-late, "gone ")
 				heir := adopt(t, adopter, ticket)
 				release(t, heir)
 			})

@@ -52,6 +52,14 @@ func Err(tb testing.TB, what string, err, target error) {
 	}
 }
 
+// Fails requires that there is an error.
+func Fails(tb testing.TB, what string, err error) {
+	tb.Helper()
+	if err == nil {
+		tb.Errorf("%s: no error", what)
+	}
+}
+
 // Equal requires that what was got is what was wanted.
 func Equal[T comparable](tb testing.TB, what string, got, want T) {
 	tb.Helper()
@@ -73,6 +81,22 @@ func Contains(tb testing.TB, what, got, want string) {
 	tb.Helper()
 	if !strings.Contains(got, want) {
 		tb.Errorf("%s: %q; want %q in it", what, got, want)
+	}
+}
+
+// Begins requires that a text begins as was wanted.
+func Begins(tb testing.TB, what, got, want string) {
+	tb.Helper()
+	if !strings.HasPrefix(got, want) {
+		tb.Errorf("%s: %q; want %q at its begin", what, got, want)
+	}
+}
+
+// Lacks requires that a text does not contain what is unwanted.
+func Lacks(tb testing.TB, what, got, unwanted string) {
+	tb.Helper()
+	if strings.Contains(got, unwanted) {
+		tb.Errorf("%s: %q; %q is in it", what, got, unwanted)
 	}
 }
 
@@ -101,9 +125,9 @@ func AtLeast[T cmp.Ordered](tb testing.TB, what string, got, least T) {
 }
 
 // Rises requires that one fence is above another that was granted before it.
-func Rises(tb testing.TB, before, fence uint64) {
+func Rises[T cmp.Ordered](tb testing.TB, before, fence T) {
 	tb.Helper()
 	if fence <= before {
-		tb.Errorf("fence %d follows %d", fence, before)
+		tb.Errorf("fence %v follows %v", fence, before)
 	}
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -60,9 +61,7 @@ func TestRecordedHistory(t *testing.T) {
 		t.Errorf("stored and read, %d events differ from those recorded: %v", len(stored), err)
 	}
 	for _, text := range []string{"nonsense\n", `{"id":0,"surprise":1}` + "\n"} {
-		if _, err := Read(strings.NewReader(text)); err == nil {
-			t.Errorf("%q is read", text)
-		}
+		expect.Fails(t, fmt.Sprintf("Read of %q", text), expect.ErrOf(Read(strings.NewReader(text))))
 	}
 }
 

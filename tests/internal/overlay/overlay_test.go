@@ -53,9 +53,7 @@ func TestEditsChangeTheLinesThatAreNamed(t *testing.T) {
 			}
 		}
 		got, err := files(dir, test.edits...)
-		if err != nil {
-			t.Errorf("%s: %v", test.about, err)
-		}
+		expect.Err(t, test.about, err, nil)
 		expect.Equal(t, test.about+": files that changed", len(got), len(want))
 		for name, text := range want {
 			expect.Equal(t, test.about+": "+name, got[name], text)

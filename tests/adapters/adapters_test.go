@@ -187,9 +187,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	addr := []string{"127.0.0.1:1"}
 	refused := func(adapter, says string, err error) {
 		t.Helper()
-		if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s, %s: %v", adapter, says, err)
-		}
+		expect.ErrSays(t, adapter, err, holdfast.ErrInvalid, says)
 	}
 	for says, o := range map[string]rueidis.ClientOption{
 		"InitAddress": {},
@@ -253,9 +251,7 @@ func TestScriptIsSentOnce(t *testing.T) {
 				t.Errorf("urgent %v: the reply was lost, and Run says %v", urgent, err)
 			}
 			trap.Wait(t)
-			if n, err := s.Do("GET", key); err != nil || n != "2" {
-				t.Errorf("urgent %v: the script ran %v times (%v), want 2", urgent, n, err)
-			}
+			expect.Of(s.Do("GET", key)).Is(t, fmt.Sprintf("urgent %v: runs of the script", urgent), "2")
 		}
 	})
 }

@@ -131,9 +131,7 @@ func TestASentinelIsNotTakenForAServer(t *testing.T) {
 	addr := server.StartSentinel(t, server.One(t)).Sentinel.Addr()
 	each(t, func(t *testing.T, a adapter) {
 		err := toldAtOnce(t, patient(t, a.single(t, 3, to(addr)), holdfast.Config{}))
-		if !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "it is a sentinel, which has no locks (connect through it: ") {
-			t.Errorf("it says: %v", err)
-		}
+		expect.ErrSays(t, "Ping", err, holdfast.ErrUnsupported, "it is a sentinel, which has no locks (connect through it: ")
 	})
 }
 
@@ -197,8 +195,6 @@ func TestAServerOfAnotherProtocol(t *testing.T) {
 		c, err := holdfast.New(a.single(t, 3, to(s.Listener.Addr().String())), &holdfast.Config{CommandTimeout: time.Minute, RetryTimeout: 5 * time.Millisecond})
 		expect.OK(t, err)
 		backend.CloseWith(t, c)
-		if err := c.Ping(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), " (is it a Redis or Valkey server, ") {
-			t.Errorf("it says: %v", err)
-		}
+		expect.ErrSays(t, "Ping", c.Ping(t.Context()), holdfast.ErrUnavailable, " (is it a Redis or Valkey server, ")
 	})
 }

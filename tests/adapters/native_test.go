@@ -114,9 +114,7 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 		if value != "" {
 			rdb.Set(ctx, key, value, time.Minute)
 		}
-		if err := lease.Release(ctx); !errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrAmbiguous) {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.ErrBut(t, what, lease.Release(ctx), holdfast.ErrLost, holdfast.ErrAmbiguous)
 		expect.Equal(t, what+": the value", rdb.Get(ctx, key).Val(), value)
 		rdb.Del(ctx, key)
 		backend.Release(t, acquire())

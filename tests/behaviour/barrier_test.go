@@ -226,8 +226,6 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 		expect.Err(t, "the lease of a party that has died", dying.Lease().Err(), holdfast.ErrLost)
 		expect.Err(t, "CountDown of a party that has died", dying.CountDown(t.Context()), holdfast.ErrLost)
 		expect.Err(t, "a late Wait", l.Wait(t.Context()), latch.ErrIncomplete)
-		if n, err := l.Count(t.Context()); err != nil || n != 0 {
-			t.Errorf("the count is %d, %v", n, err)
-		}
+		expect.Of(l.Count(t.Context())).Is(t, "the count", 0)
 	})
 }

@@ -2,8 +2,6 @@ package behaviour
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,9 +29,7 @@ func wantDeadlock(t testing.TB, what string, l *holdfast.Lock, ctx context.Conte
 		"Do":         func() error { return l.Do(ctx, never) },
 		"TryDo":      func() error { return l.TryDo(ctx, never) },
 	} {
-		if err := acquire(); !errors.Is(err, holdfast.ErrDeadlock) || !strings.Contains(err.Error(), `"`+name+`"`) {
-			t.Fatalf("%s: %s: %v; want ErrDeadlock of %q", what, way, err, name)
-		}
+		expect.ErrSays(t, what+": "+way, acquire(), holdfast.ErrDeadlock, `"`+name+`"`)
 	}
 }
 
@@ -182,9 +178,7 @@ func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
 		err = e.Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
 			return e.Run(ctx, func(context.Context, *holdfast.Lease) error { return nil })
 		})
-		if !errors.Is(err, holdfast.ErrDeadlock) || !strings.Contains(err.Error(), `"e"`) {
-			t.Errorf("an election within its own term: %v; want ErrDeadlock", err)
-		}
+		expect.ErrSays(t, "an election within its own term", err, holdfast.ErrDeadlock, `"e"`)
 		theBarrier := barrier.New(c, "b", 2)
 		first := expect.Of(theBarrier.Join(ctx)).OK(t)
 		inFirst := first.Lease().Context(ctx)

@@ -3,6 +3,7 @@ package behaviour
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -177,14 +178,10 @@ func TestTicketsExpire(t *testing.T) {
 		}
 		for _, ttl := range []time.Duration{time.Hour, time.Minute} {
 			noError(t, c.ExtendTicket(t.Context(), ticket, ttl))
-			if d := left(); d < 50*time.Minute || d > time.Hour {
-				t.Errorf("extended by %s, the lock has %s left", ttl, d)
-			}
+			expect.Between(t, fmt.Sprintf("extended by %s, the lock's time", ttl), left(), 50*time.Minute, time.Hour)
 		}
 		heir := adopt(t, other, ticket, holdfast.TTL(10*time.Second))
-		if d := time.Until(heir.Deadline()); d < 50*time.Minute || d > time.Hour {
-			t.Errorf("the adopted lease has %s left", d)
-		}
+		expect.Between(t, "the adopted lease's time", time.Until(heir.Deadline()), 50*time.Minute, time.Hour)
 		backend.Release(t, heir)
 
 		lease = backend.Acquire(t, c.Mutex("a", holdfast.TTL(6*time.Second)))

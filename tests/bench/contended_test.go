@@ -85,9 +85,7 @@ func TestWhatIsSeenOfHolders(t *testing.T) {
 				t.Errorf("%d cycles, but grants %v", o.Cycles, o.Grants)
 			}
 			for _, d := range o.Handovers {
-				if d < 0 || d > time.Since(began) {
-					t.Errorf("a hand-over took %v", d)
-				}
+				expect.Between(t, "a hand-over's time", d, 0, time.Since(began))
 			}
 		})
 	}

@@ -248,9 +248,7 @@ func (r *trial) released(redis *server.Server) {
 
 func (r *trial) lose(redis *server.Server) {
 	r.t.Helper()
-	if n, err := redis.Do("DEL", r.key()); err != nil || n != int64(1) {
-		r.t.Fatalf("DEL: %v, %v", n, err)
-	}
+	expect.Of(redis.Do("DEL", r.key())).Is(r.t, "DEL", int64(1))
 }
 
 // patient is a shell script for a job that ends when it is told to, and records that.

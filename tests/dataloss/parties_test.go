@@ -60,9 +60,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 			return err == nil || errors.Is(err, holdfast.ErrQuarantine)
 		})
 		expect.Err(t, "CountDown in a quarantine", late.CountDown(t.Context()), nil)
-		if n, err := late.Count(t.Context()); err != nil || n != 2 {
-			t.Errorf("%d are left of the 3 of the count that begins after the loss; %v", n, err)
-		}
+		expect.Of(late.Count(t.Context())).Is(t, "what is left of the count of 3 that begins after the loss", 2)
 		next := expect.Of(barrier.New(other, "b", 2).Join(t.Context())).OK(t)
 		grantedAfter(t, "the barrier", next.Lease().Fence(), losing)
 		if meets.Lease().Err() == nil || counts.Lease().Err() == nil {
@@ -105,9 +103,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 		defer replica.Resume()
 		unconfirmed := func(what string, err error) {
 			t.Helper()
-			if !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
-				t.Errorf("%s without the replica: %v", what, err)
-			}
+			expect.ErrBoth(t, what+" without the replica", err, holdfast.ErrReplicas, holdfast.ErrAmbiguous)
 		}
 		unconfirmed("CountDown", theLatch(soon).CountDown(t.Context())) // 4
 		lost := via.LoseReply(proxy.Containing(script.LatchCount().SHA1), proxy.Cut)
@@ -124,9 +120,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 			parties, err := backend.HoldersOf(t.Context(), theLatch(soon))
 			return err == nil && len(parties) == 0
 		})
-		if n, err := theLatch(soon).Count(t.Context()); err != nil || n != 1 {
-			t.Errorf("%d are left, %v; want 1", n, err)
-		}
+		expect.Of(theLatch(soon).Count(t.Context())).Is(t, "what is left", 1)
 		unconfirmed("CountDown to 0", theLatch(soon).CountDown(t.Context()))
 		unconfirmed("CountDown at 0", theLatch(soon).CountDown(t.Context()))
 		_, err = barrier.New(c, "b", 2, soon).TryJoin(t.Context())
@@ -227,9 +221,7 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 		}
 		expect.Err(t, "ExtendTicket without the replica", soon.ExtendTicket(t.Context(), ticket, time.Hour), holdfast.ErrReplicas)
 		demanding := holdfast.Durability{Replicas: 1, Timeout: time.Second}
-		if _, err := plain.Adopt(t.Context(), ticket, demanding); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
-			t.Errorf("Adopt without the replica: %v", err)
-		}
+		expect.ErrBoth(t, "Adopt without the replica", expect.ErrOf(plain.Adopt(t.Context(), ticket, demanding)), holdfast.ErrReplicas, holdfast.ErrAmbiguous)
 		backend.Eventually(t, "what was not confirmed is given back", func() bool {
 			return do(t, master, "EXISTS", "holdfast:{d}") == int64(0)
 		})

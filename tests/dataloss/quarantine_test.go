@@ -58,9 +58,7 @@ func TestInitAdmitsANewServer(t *testing.T) {
 		// A missing mark means lost data, whoever removed it.
 		do(t, b.Server, "DEL", mark)
 		_, err := c.Mutex("a").TryAcquire(t.Context())
-		if left := quarantined(t, err); left < 50*time.Minute || left > time.Hour {
-			t.Errorf("a quarantine of %s is left of an hour", left)
-		}
+		expect.Between(t, "what is left of a quarantine of an hour", quarantined(t, err), 50*time.Minute, time.Hour)
 		if !strings.Contains(err.Error(), "holdfast init") || !strings.Contains(err.Error(), b.Server.Addr()) {
 			t.Errorf("the error does not say what to do: %v", err)
 		}
@@ -202,9 +200,7 @@ func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {
 		text := do(t, b.Server, "GET", mark).(string)
 		do(t, b.Server, "SET", mark, strings.Replace(text, "hf2:", "hf2:0", 1))
 		_, err := short.Mutex("a").TryAcquire(t.Context())
-		if left := quarantined(t, err); left < 50*time.Minute || left > time.Hour {
-			t.Errorf("a quarantine of %s; a lease could last an hour", left)
-		}
+		expect.Between(t, "the quarantine after leases of an hour", quarantined(t, err), 50*time.Minute, time.Hour)
 		// A quarantine that ends too far ahead means that the clock went back.
 		part := strings.Split(do(t, b.Server, "GET", mark).(string), ":")
 		do(t, b.Server, "SET", mark, fmt.Sprintf("hf2:%s:%s0:%s", part[1], part[2], part[3]))
@@ -231,24 +227,18 @@ func TestQuarantineIsLongerWhereThereAreReplicas(t *testing.T) {
 			// It becomes a replica of a port where nobody listens, and is promoted.
 			do(t, b.Server, "REPLICAOF", "127.0.0.1", "1")
 			do(t, b.Server, "REPLICAOF", "NO", "ONE")
-			if d := left(t, c); d <= time.Hour || d > time.Hour+lag {
-				t.Errorf("of a replica that was promoted: a quarantine of %s; want up to %s", d, time.Hour+lag)
-			}
+			expect.Between(t, "the quarantine of a replica that was promoted", left(t, c), time.Hour+1, time.Hour+lag)
 		})
 		t.Run("replicas of "+bin.Name, func(t *testing.T) {
 			t.Parallel()
 			b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
 			server.StartReplica(t, bin, b.Server)
 			do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
-			if d := left(t, b.Client(t, strict(time.Hour))); d <= time.Hour || d > time.Hour+lag {
-				t.Errorf("with a replica: a quarantine of %s; want up to %s", d, time.Hour+lag)
-			}
+			expect.Between(t, "the quarantine with a replica", left(t, b.Client(t, strict(time.Hour))), time.Hour+1, time.Hour+lag)
 			// A user who sets the quarantine knows that no old master goes on.
 			cfg := strict(2 * time.Hour)
 			cfg.Quarantine = 2 * time.Hour
-			if d := left(t, b.Client(t, cfg)); d <= time.Hour || d > 2*time.Hour {
-				t.Errorf("with a Config.Quarantine: a quarantine of %s", d)
-			}
+			expect.Between(t, "the quarantine with a Config.Quarantine", left(t, b.Client(t, cfg)), time.Hour+1, 2*time.Hour)
 		})
 	}
 }
@@ -262,9 +252,7 @@ func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
 			term time.Duration
 		}{{short, 10 * time.Minute}, {long, time.Hour}, {short, time.Hour}} {
 			_, err := step.c.Mutex("a").TryAcquire(t.Context())
-			if left := quarantined(t, err); left <= step.term-5*time.Minute || left > step.term {
-				t.Errorf("a quarantine of %s is left; want up to %s", left, step.term)
-			}
+			expect.Between(t, "the quarantine that is left", quarantined(t, err), step.term-5*time.Minute+1, step.term)
 		}
 		// Once the quarantine is over, a client with longer leases starts no other: none was granted before it.
 		expect.OK(t, inspect.New(short).ForceAdmit(t.Context()))
@@ -276,9 +264,7 @@ func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
 	try := func(t *testing.T, c *holdfast.Client, kind error, part string) {
 		t.Helper()
 		_, err := c.Mutex("a").TryAcquire(t.Context())
-		if !errors.Is(err, kind) || !strings.Contains(fmt.Sprint(err), part) {
-			t.Errorf("TryAcquire: %v; want %v that mentions %q", err, kind, part)
-		}
+		expect.ErrSays(t, "TryAcquire", err, kind, part)
 		expect.Err(t, "Init", inspect.New(c).ForceAdmit(t.Context()), kind)
 	}
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

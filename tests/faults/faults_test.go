@@ -357,9 +357,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		trap := p.LoseReply(w.releasing("a"), after)
 		err := lease.Release(t.Context())
 		trap.Wait(t)
-		if !errors.Is(err, holdfast.ErrAmbiguous) || errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release, repeated after a lost reply: %v", err)
-		}
+		expect.ErrBut(t, "Release, repeated after a lost reply", err, holdfast.ErrAmbiguous, holdfast.ErrLost)
 	})
 	t.Run("break", func(t *testing.T) {
 		seldom(t, after)

@@ -125,13 +125,9 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	go func() { over <- l.CountDown(t.Context()) }()
 	lost.Wait(t)
 	go func() { closed <- c.Close(t.Context()) }()
-	if err := <-over; !errors.Is(err, holdfast.ErrClosed) || !errors.Is(err, holdfast.ErrAmbiguous) {
-		t.Errorf("CountDown when the client is closed: %v", err)
-	}
+	expect.ErrBoth(t, "CountDown when the client is closed", <-over, holdfast.ErrClosed, holdfast.ErrAmbiguous)
 	expect.Err(t, "Close", <-closed, nil)
-	if err := l.CountDown(t.Context()); !errors.Is(err, holdfast.ErrClosed) || errors.Is(err, holdfast.ErrAmbiguous) {
-		t.Errorf("CountDown of a client that was closed: %v", err)
-	}
+	expect.ErrBut(t, "CountDown of a client that was closed", l.CountDown(t.Context()), holdfast.ErrClosed, holdfast.ErrAmbiguous)
 	left(t, seen, 1)
 }
 

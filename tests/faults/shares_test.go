@@ -92,9 +92,7 @@ func ownedThrough(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) (*holdfast.
 	c := through(t, p, cfg)
 	l := c.OwnerMutex("a", "me", holdfast.TTL(time.Minute))
 	backend.Acquire(t, l)
-	if left, err := c.ReleaseOwner(t.Context(), "a", "me"); left != 0 || err != nil {
-		t.Fatalf("ReleaseOwner: %d, %v", left, err)
-	}
+	expect.Of(c.ReleaseOwner(t.Context(), "a", "me")).Is(t, "ReleaseOwner", 0)
 	return c, l
 }
 

@@ -107,10 +107,7 @@ func TestRedisScripts(t *testing.T) {
 			"redis.call('DEL', KEYS[2]) -- the end":         "",
 			"if #ARGV > 1 then return 'early' end\n":        "early",
 		} {
-			got, err := r.Run(ctx, fence.NewScript(source), by("a", 5), "{n}", []string{"{n}:1", "{n}:2"}, []string{"3", "two"})
-			if got != want || err != nil {
-				t.Errorf("%s\nreplies %q, %v; want %q", source, got, err, want)
-			}
+			expect.Of(r.Run(ctx, fence.NewScript(source), by("a", 5), "{n}", []string{"{n}:1", "{n}:2"}, []string{"3", "two"})).Is(t, source, want)
 		}
 		count := fence.NewScript("return redis.call('INCR', KEYS[1])")
 		before := get(t, rdb, "{n}:1")
@@ -215,9 +212,7 @@ func TestFencesInACluster(t *testing.T) {
 					taken(t, r.Set(ctx, by("a", 5), key, "1", 0))
 					taken(t, r.Raise(ctx, by("b", 6), key))
 					refused(t, r.Set(ctx, by("a", 5), key, "late", 0), by("a", 5), fence.Mark{Fence: 6, Owner: "b"})
-					if got, err := r.Run(ctx, count, by("b", 6), key, []string{key}, nil); got != "2" || err != nil {
-						t.Errorf("Run = %q, %v", got, err)
-					}
+					expect.Of(r.Run(ctx, count, by("b", 6), key, []string{key}, nil)).Is(t, "Run", "2")
 				}
 			}
 		})

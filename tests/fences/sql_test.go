@@ -48,9 +48,7 @@ func TestWhatIsNotAStaleRow(t *testing.T) {
 		ledger := d.ledger()
 		only := func(what string, err, want error) {
 			t.Helper()
-			if !errors.Is(err, want) || errors.Is(err, fence.ErrStale) {
-				t.Errorf("%s: %v; want %v", what, err, want)
-			}
+			expect.ErrBut(t, what, err, want, fence.ErrStale)
 		}
 		only("no such row", ledger.Raise(ctx, d, by("a", 1), row(3)), sql.ErrNoRows)
 		only("no table", new(fence.Table).Raise(ctx, d, by("a", 1), row(1)), holdfast.ErrInvalid)
@@ -123,9 +121,7 @@ func TestOldMarksArePruned(t *testing.T) {
 		}
 		taken(t, marks.Raise(ctx, by("a", ago(25*time.Hour)), "old"))
 		for want, age := range []time.Duration{48 * time.Hour, 24 * time.Hour} {
-			if n, err := marks.Prune(ctx, age); n != int64(want) || err != nil {
-				t.Errorf("pruned %d older than %s: %v", n, age, err)
-			}
+			expect.Of(marks.Prune(ctx, age)).Is(t, "rows pruned", int64(want))
 		}
 		taken(t, marks.Raise(ctx, by("b", 1), "old"))
 		for resource, f := range kept {

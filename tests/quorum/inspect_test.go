@@ -79,9 +79,7 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 			got[st.Name] = err
 		}
 		// Whether a majority has this one, the node that is down would have to say.
-		if err := got["alone"]; !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "it names ghost as the holder, and too few others do") {
-			t.Errorf("what the node that is down may have: %v", err)
-		}
+		expect.ErrSays(t, "what the node that is down may have", got["alone"], holdfast.ErrUnavailable, "it names ghost as the holder, and too few others do")
 		for _, name := range []string{"a", "b", "other"} {
 			if err, listed := got[name]; !listed || err != nil {
 				t.Errorf("%s: %v, %v", name, listed, err)
@@ -260,9 +258,7 @@ func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 			"Do":                          func() error { return l.Do(ctx, nil) },
 			"Acquire, by another lease's": func() error { _, err := l.Acquire(lease.Context(ctx)); return err },
 		} {
-			if err := try(); !errors.Is(err, holdfast.ErrDeadlock) || !strings.Contains(err.Error(), `"q"`) {
-				t.Errorf("%s: %v; want ErrDeadlock of %q", what, err, "q")
-			}
+			expect.ErrSays(t, what, try(), holdfast.ErrDeadlock, `"q"`)
 		}
 		expect.Err(t, "another quorum's", expect.ErrOf(other.TryAcquire(ctx)), holdfast.ErrHeld)
 		expect.OK(t, lease.Release(t.Context()))

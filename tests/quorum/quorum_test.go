@@ -422,9 +422,7 @@ func TestHeldWithoutAMajority(t *testing.T) {
 		_, err := other.TryAcquire(t.Context())
 		held, unknown := backend.IsHeld(t.Context(), other)
 		s.nodes[2].Resume()
-		if errors.Is(err, holdfast.ErrHeld) || !errors.Is(err, holdfast.ErrUnavailable) {
-			t.Errorf("TryAcquire: %v", err)
-		}
+		expect.ErrBut(t, "TryAcquire", err, holdfast.ErrUnavailable, holdfast.ErrHeld)
 		var few *quorum.Error
 		if !errors.As(unknown, &few) {
 			t.Errorf("IsHeld: %t, %v", held, unknown)
@@ -535,9 +533,7 @@ func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
 		s.takenFrom(lease, 0)
 		s.nodes[2].Kill()
 		expect.OK(t, lease.Err())
-		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release: %v", err)
-		}
+		expect.ErrBut(t, "Release", lease.Release(t.Context()), holdfast.ErrUnavailable, holdfast.ErrLost)
 	})
 }
 
@@ -741,9 +737,7 @@ func TestUninitialisedNodes(t *testing.T) {
 		s := start(t, bin, 3)
 		expect.Err(t, "TryAcquire on new nodes", expect.ErrOf(s.lock().TryAcquire(t.Context())), holdfast.ErrQuarantine)
 		_, err := s.lock().Acquire(t.Context()) // which waits for the end of the quarantine
-		if !errors.Is(err, holdfast.ErrNotAdmitted) || !strings.Contains(err.Error(), s.nodes[1].Addr()) {
-			t.Errorf("Acquire on new nodes: %v", err)
-		}
+		expect.ErrSays(t, "Acquire on new nodes", err, holdfast.ErrNotAdmitted, s.nodes[1].Addr())
 		// A third node may still be in quarantine when two say that they are new.
 		q := s.quorum()
 		backend.Eventually(t, "they are admitted", func() bool { return inspect.NewQuorum(q).Admit(t.Context()) == nil })

@@ -229,9 +229,7 @@ func TestContextEndsInAQuarantine(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := s.wants(ctx, 6, (*holdfast.Lock).Acquire, s.links()) // all nodes, twice
 		cancel()
-		if err := (<-failed).err; !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrQuarantine) {
-			t.Errorf("Acquire: %v", err)
-		}
+		expect.ErrBoth(t, "Acquire", (<-failed).err, context.Canceled, holdfast.ErrQuarantine)
 	})
 }
 

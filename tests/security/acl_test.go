@@ -563,9 +563,8 @@ func TestRolesCannotDoMore(t *testing.T) {
 			_, err1 := c.Mutex(name).TryAcquire(short)
 			_, err2 := c.Mutex(name).Acquire(short)
 			cancel()
-			if !errors.Is(err1, holdfast.ErrDenied) || !errors.Is(err2, holdfast.ErrDenied) {
-				t.Errorf("inspector takes the lock %q: %v, %v", name, err1, err2)
-			}
+			expect.Err(t, "inspector takes the lock "+name, err1, holdfast.ErrDenied)
+			expect.Err(t, "inspector takes the lock "+name, err2, holdfast.ErrDenied)
 		}
 		flags := ""
 		if s.cluster {

@@ -344,9 +344,7 @@ func TestAProgramClosesItsRedisClientTooEarly(t *testing.T) {
 
 		const says = "the program has closed its Redis client"
 		for _, name := range []string{"free", "forgotten"} {
-			if _, err := c.Mutex(name).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrClosed) || !strings.Contains(err.Error(), says) {
-				t.Errorf("TryAcquire of %s: %v", name, err)
-			}
+			expect.ErrSays(t, "TryAcquire of "+name, expect.ErrOf(c.Mutex(name).TryAcquire(t.Context())), holdfast.ErrClosed, says)
 		}
 		release(t, kept)
 		release(t, acquire(t, others.Mutex("kept")))

@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -226,9 +225,7 @@ func TestAnOutageWhileAReleaseCarriesAWaiter(t *testing.T) {
 						time.Sleep(time.Millisecond)
 						path.become(broken)
 						released := async(func() error { return first.lease.Release(context.Background()) })
-						if err := <-second; !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "acquire") {
-							t.Errorf("Acquire: %v", err)
-						}
+						expect.ErrSays(t, "Acquire", <-second, holdfast.ErrUnavailable, "acquire")
 						<-released
 					})
 				})

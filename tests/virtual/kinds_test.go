@@ -76,9 +76,7 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 			t.Errorf("its place is taken after %s", d)
 		}
 		done := async(func() error { return expect.ErrOf(two.Await(soon(t))) })
-		if phase, err := one.Await(soon(t)); err != nil || phase != 2 {
-			t.Errorf("Await: phase %d, %v", phase, err)
-		}
+		expect.Of(one.Await(soon(t))).Is(t, "Await", 2)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -265,8 +263,6 @@ func TestAJobThatCannotBeginBecauseOfClose(t *testing.T) {
 		}()
 		time.Sleep(time.Millisecond)
 		expect.Err(t, "Close", c.Close(t.Context()), nil)
-		if err := <-ended; !errors.Is(err, holdfast.ErrClosed) || errors.Is(err, context.Canceled) {
-			t.Errorf("Do returned %v", err)
-		}
+		expect.ErrBut(t, "Do", <-ended, holdfast.ErrClosed, context.Canceled)
 	})
 }

@@ -75,9 +75,7 @@ func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
 					return r.send()
 				})), holdfast.TTL(201*time.Millisecond))
 				for name, get := range map[string]func(context.Context) (*holdfast.Lease, error){"TryAcquire": l.TryAcquire, "Acquire": l.Acquire} {
-					if _, err := get(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
-						t.Errorf("%s: %v", name, err)
-					}
+					expect.ErrBut(t, name, expect.ErrOf(get(t.Context())), holdfast.ErrUnavailable, holdfast.ErrHeld)
 					synctest.Wait()
 					expect.Of(backend.IsHeld(t.Context(), l)).Is(t, "after "+name+" it is held", false)
 				}

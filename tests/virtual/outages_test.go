@@ -147,9 +147,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 			time.Sleep(time.Minute)
 			w.become(well)
 			time.Sleep(time.Minute)
-			if err := within(t, l); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrHeld) {
-				t.Errorf("Acquire: %v", err)
-			}
+			expect.ErrBoth(t, "Acquire", within(t, l), context.DeadlineExceeded, holdfast.ErrHeld)
 			expect.Equal(t, "the waiter that outlived the outage", first.giveUp(), context.Canceled)
 		})
 	})

@@ -394,9 +394,7 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 					time.AfterFunc(time.Second, cancel)
 				}
 				defer cancel()
-				if _, err := adopter.Adopt(ctx, ticket); !errors.Is(err, holdfast.ErrAmbiguous) || !errors.Is(err, ctx.Err()) {
-					t.Errorf("Adopt: %v", err)
-				}
+				expect.ErrBoth(t, "Adopt", expect.ErrOf(adopter.Adopt(ctx, ticket)), holdfast.ErrAmbiguous, ctx.Err())
 				time.Sleep(10 * time.Second)
 				d.handle(nil)
 				if c.carriedOut {
@@ -427,9 +425,7 @@ func TestAnAdoptionPastItsDeadlineIsGivenBack(t *testing.T) {
 		})
 		c := client(t, srv, d.wrap)
 		_, err := c.Adopt(t.Context(), ticket, holdfast.TTL(1400*time.Millisecond))
-		if !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrAmbiguous) {
-			t.Errorf("Adopt: %v", err)
-		}
+		expect.ErrBoth(t, "Adopt", err, holdfast.ErrUnavailable, holdfast.ErrAmbiguous)
 		synctest.Wait()
 		free(t, srv)
 	})

@@ -96,9 +96,7 @@ func TestUpwards(t *testing.T) {
 	}
 	t.Setenv("GOWORK", "off")
 	for order, want := range map[string]int{"low.go middle.go high.go": 2, "middle.go low.go high.go": 1, "middle.go high.go low.go": 1} {
-		if got, err := upwards(root, strings.Fields(order)); got != want || err != nil {
-			t.Errorf("%s: %d, %v; want %d", order, got, err, want)
-		}
+		expect.Of(upwards(root, strings.Fields(order))).Is(t, order, want)
 	}
 	expect.Fails(t, "a file without a place", expect.ErrOf(upwards(root, []string{"low.go", "high.go"})))
 }

@@ -128,9 +128,7 @@ func TestCoverage(t *testing.T) {
 		}
 	}
 	for _, pair := range c.pairs {
-		if pair.times < 3 || pair.times > 4 {
-			t.Errorf("%s and %s happened %d times", pair.kinds[0].Name, pair.kinds[1].Name, pair.times)
-		}
+		expect.Between(t, pair.kinds[0].Name+" and "+pair.kinds[1].Name, pair.times, 3, 4)
 	}
 	// A void history is drawn again.
 	c.void([]*Kind{kinds[1], kinds[3]})

@@ -52,6 +52,30 @@ func Err(tb testing.TB, what string, err, target error) {
 	}
 }
 
+// ErrBut requires that err matches target, and not the other.
+func ErrBut(tb testing.TB, what string, err, target, other error) {
+	tb.Helper()
+	if !errors.Is(err, target) || errors.Is(err, other) {
+		tb.Errorf("%s: %v; want %v, and not %v", what, err, target, other)
+	}
+}
+
+// ErrBoth requires that err matches both targets.
+func ErrBoth(tb testing.TB, what string, err, one, other error) {
+	tb.Helper()
+	if !errors.Is(err, one) || !errors.Is(err, other) {
+		tb.Errorf("%s: %v; want %v and %v", what, err, one, other)
+	}
+}
+
+// ErrSays requires that err matches target, and that its text contains what was wanted.
+func ErrSays(tb testing.TB, what string, err, target error, want string) {
+	tb.Helper()
+	if !errors.Is(err, target) || !strings.Contains(err.Error(), want) {
+		tb.Errorf("%s: %v; want %v with %q in it", what, err, target, want)
+	}
+}
+
 // Fails requires that there is an error.
 func Fails(tb testing.TB, what string, err error) {
 	tb.Helper()

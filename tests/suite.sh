@@ -256,7 +256,7 @@ soak() { # soak TIME
   hunt default $((all / 24 + 5))s latch
   hunt default $((all / 24 + 5))s barrier
   hunt strict $((all / 12 + 5))s quorum
-  longer $((all / 4 + 5))s "" ./simulation -run 'Simulation|Broken'
+  longer $((all / 4 + 5))s "" ./simulation -run 'Simulation|Broken|NoMistake'
   longer $((all / 60 + 5))s -race ./processes
   longer "$1" "" ./dataloss -run 'Strict|Overlap' -parallel 12 # they wait, most of the time
   longer "$1" "" ./leaks
@@ -279,7 +279,7 @@ explore() {
     hunt default 25s "$lock"
   done
   hunt strict 30s quorum
-  run "100 simulated hours, and broken locks" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test -count=1 -v -timeout 0 -run 'Simulation|EveryForm|Broken' ./simulation
+  run "100 simulated hours, and broken locks" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test -count=1 -v -timeout 0 -run 'Simulation|EveryForm|Broken|NoMistake' ./simulation
   report
 }
 

@@ -142,8 +142,11 @@ type Reply struct {
 	Grant
 	Refusal
 	Count  int64   // what it counts depends on the word
-	Holder *Holder // a pointer, since Holder is large and most replies have none
+	Holder *Holder // a pointer, as are those below, since most replies have none
+	Place  *Place  // of a waiter
 	Run    *Run
+	Hold   *Hold  // that ended
+	Text   string // Hold as the journal records it; or any text
 }
 
 // Grant describes a grant.
@@ -203,6 +206,11 @@ const (
 	some                   // Count, which is not 0
 	counter                // Count of any size
 	holder                 // Holder
+	place                  // Place
+	foreign                // Place.Foreign
+	nextPlace              // Place, or nothing
+	ended                  // Grant.Fence and, on a line of their own, Hold and Text
+	what                   // Text, which is not empty
 	lastRun                // Run
 	completed              // Run.Completed and Run.Try
 )
@@ -279,6 +287,25 @@ func (r *reader) read(to *Reply, fields ...field) {
 		case holder:
 			h := r.holder()
 			to.Holder = &h
+		case place:
+			to.Place = r.place()
+		case foreign:
+			to.Place.Foreign = r.oneOf("foreign", "ours")
+		case nextPlace:
+			if r.rest != "" {
+				to.Place = r.place()
+			}
+		case ended:
+			to.Text = r.otherLines()
+			to.Fence = r.fence(1)
+			r.endLine()
+			r.rest = to.Text
+			h := r.hold()
+			to.Hold = &h
+			r.bad = r.bad || strings.Contains(to.Text, "\n")
+		case what:
+			to.Text = r.all()
+			r.bad = r.bad || to.Text == ""
 		case lastRun:
 			to.Run = r.lastRun()
 		case completed:

@@ -106,24 +106,24 @@ func batchOf[B any, P interface {
 var share = Share{Kind: Semaphore, Limit: 5, Weight: 2}
 
 var acquireReplies = map[string]any{
-	"granted " + now + " 60000 7 3":   AcquireReply{Reply: Reply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}}},
-	"granted " + now + " -1 7 1":      AcquireReply{Reply: Reply{Head: head(Granted), Grant: Grant{TTL: -time.Millisecond, Fence: 7, Block: 1}}},
-	"held " + now + " 5 2 " + value:   AcquireReply{Reply: Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: held}}},
-	"held " + now + " -2 0 ":          AcquireReply{Reply: Reply{Head: head(Held), Holder: &Holder{TTL: -time.Millisecond}}},
-	"held " + now + " 5 0 their text": AcquireReply{Reply: Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond}}},
-	"gone " + now:                     AcquireReply{Reply: Reply{Head: head(Gone)}},
-	"late " + now:                     AcquireReply{Reply: Reply{Head: head(Late)}},
-	"quarantined " + now + " 1500":    AcquireReply{Reply: Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 1500 * time.Millisecond}}},
+	"granted " + now + " 60000 7 3":   Reply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}},
+	"granted " + now + " -1 7 1":      Reply{Head: head(Granted), Grant: Grant{TTL: -time.Millisecond, Fence: 7, Block: 1}},
+	"held " + now + " 5 2 " + value:   Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: held}},
+	"held " + now + " -2 0 ":          Reply{Head: head(Held), Holder: &Holder{TTL: -time.Millisecond}},
+	"held " + now + " 5 0 their text": Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond}},
+	"gone " + now:                     Reply{Head: head(Gone)},
+	"late " + now:                     Reply{Head: head(Late)},
+	"quarantined " + now + " 1500":    Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 1500 * time.Millisecond}},
 }
 
 var queuedReplies = map[string]any{
-	"queued " + now + " 5 16 1 0 ours":     AcquireReply{Reply: Reply{Head: head(Queued)}, Place: Place{TTL: 5 * time.Millisecond, Score: 16, Rank: 1}},
-	"queued " + now + " -1 16 2 1 foreign": AcquireReply{Reply: Reply{Head: head(Queued)}, Place: Place{TTL: -time.Millisecond, Score: 16, Rank: 2, Receivers: 1, Foreign: true}},
+	"queued " + now + " 5 16 1 0 ours":     Reply{Head: head(Queued), Place: &Place{TTL: 5 * time.Millisecond, Score: 16, Rank: 1}},
+	"queued " + now + " -1 16 2 1 foreign": Reply{Head: head(Queued), Place: &Place{TTL: -time.Millisecond, Score: 16, Rank: 2, Receivers: 1, Foreign: true}},
 	// More than a clock, or an int of 32 bits, can count.
-	"queued " + now + " 9223372036854775807 16 9223372036854775807 1 ours": AcquireReply{Reply: Reply{Head: head(Queued)}, Place: Place{TTL: maxDuration, Score: 16, Rank: 1<<31 - 1, Receivers: 1}},
-	"granted " + now + " 60000 7 3":                                        AcquireReply{Reply: Reply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}}},
-	"gone " + now:                                                          AcquireReply{Reply: Reply{Head: head(Gone)}},
-	"late " + now:                                                          AcquireReply{Reply: Reply{Head: head(Late)}},
+	"queued " + now + " 9223372036854775807 16 9223372036854775807 1 ours": Reply{Head: head(Queued), Place: &Place{TTL: maxDuration, Score: 16, Rank: 1<<31 - 1, Receivers: 1}},
+	"granted " + now + " 60000 7 3":                                        Reply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}},
+	"gone " + now:                                                          Reply{Head: head(Gone)},
+	"late " + now:                                                          Reply{Head: head(Late)},
 }
 
 var renewReplies = map[string]any{
@@ -147,21 +147,21 @@ var samples = []sample{
 		sends(script.ShareAcquire(), "k q f e", "t", "A", "60000", "0", "1", info, "sem", "5", "2").reads(acquireReplies),
 	of("share wait", &Acquire{Lock: shareLock, Share: Share{Kind: Owned, Limit: 9, Weight: 1, Owner: "o"}, Mode: Wait, Token: "A", TTL: time.Minute, Fences: 1, Info: info, Claim: time.Second, Channel: "c"}).
 		sends(script.ShareAcquire(), "k q f e", "w", "A", "60000", "0", "1", info, "own", "9", "1\no", "1000", "c", "").
-		reads(map[string]any{"deep " + now + " 9": AcquireReply{Reply: Reply{Head: head(Deep), Count: 9}}}),
+		reads(map[string]any{"deep " + now + " 9": Reply{Head: head(Deep), Count: 9}}),
 
 	of("release", &Release{Lock: strictLock, Token: "A", Member: "m", Tombstone: 16}).urgently().
 		sends(script.Release(), "k q f m", "s60000+13000", "A", "m", "16").
-		reads(map[string]any{"released " + now: ReleaseReply{Head: head(Released)}, "left " + now: ReleaseReply{Head: head(LeftQueue)}, "gone " + now: ReleaseReply{Head: head(Gone)}}).
+		reads(map[string]any{"released " + now: Reply{Head: head(Released)}, "left " + now: Reply{Head: head(LeftQueue)}, "gone " + now: Reply{Head: head(Gone)}}).
 		refuses("kept " + now),
 	of("release of a ticket", &Release{Lock: nodeLock, Token: "A", Member: Ticket("123").Member()}).urgently().
 		sends(script.Release(), "k q f m", "ns60000+0", "A", "t:123", "0"),
 	of("share release", &Release{Lock: shareLock, Token: "A"}).urgently().
-		sends(script.ShareRelease(), "k q f e", "", "A", "", "0").reads(map[string]any{"released " + now: ReleaseReply{Head: head(Released)}}),
+		sends(script.ShareRelease(), "k q f e", "", "A", "", "0").reads(map[string]any{"released " + now: Reply{Head: head(Released)}}),
 	of("count-down of a party", &Release{Lock: shareLock, Token: "A", Ending: CountedDown}).urgently().
 		sends(script.ShareRelease(), "k q f e", "", "A", "", "0", "done"),
-	of("release by key", &ReleaseByKey{Lock: strictLock, Token: "A"}).urgently().
+	of("release by key", ReleaseByKey(strictLock, "A")).urgently().
 		sends(script.ReleaseByKey(), "k", "s60000+13000", "A").
-		reads(map[string]any{"released " + now: ReleaseReply{Head: head(Released)}, "kept " + now: ReleaseReply{Head: head(Kept)}}).refuses("gone " + now),
+		reads(map[string]any{"released " + now: Reply{Head: head(Released)}, "kept " + now: Reply{Head: head(Kept)}}).refuses("gone " + now),
 
 	of("renewal", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9, Channel: "c"}).renewing().
 		sends(script.Renew(), "k", "ck", "A", "60000", "0", "7").reads(renewReplies).
@@ -276,16 +276,16 @@ var samples = []sample{
 	of("break", &Break{Lock: Lock{Keys: mutexKeys, Flags: Shared}, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.Break(), "k q f j", "k", "id", "k3v9x2ab", "16", "mutex", "{}", "c").
 		reads(map[string]any{
-			"broken " + now + " 9\n5 0 " + cut: BreakReply{Head: head(Broken), Raised: 9, Text: "5 0 " + cut, Hold: broken},
-			"changed " + now + " 5 0 " + value: BreakReply{Head: head(Changed), Holder: Holder{TTL: 5 * time.Millisecond, Ours: true, Value: held}},
-			"free " + now:                      BreakReply{Head: head(Free)},
-			"late " + now:                      BreakReply{Head: head(Late)},
+			"broken " + now + " 9\n5 0 " + cut: Reply{Head: head(Broken), Grant: Grant{Fence: 9}, Text: "5 0 " + cut, Hold: &broken},
+			"changed " + now + " 5 0 " + value: Reply{Head: head(Changed), Holder: &Holder{TTL: 5 * time.Millisecond, Ours: true, Value: held}},
+			"free " + now:                      Reply{Head: head(Free)},
+			"late " + now:                      Reply{Head: head(Late)},
 		}).refuses("broken "+now+" 0\n5 0 "+cut, "broken "+now+" 9", "broken "+now+" 9\n5 0 x\ny", "broken "+now+" 9 1\n5 0 x", "gone "+now),
 	of("break in a Cluster", &Break{Lock: mutexLock, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.Break(), "k q f", "ck", "id", "k3v9x2ab", "16", "mutex", "{}", "c"),
 	of("break of a share", &Break{Lock: shareLock, Journal: journal, Kind: Semaphore, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.ShareBreak(), "k q f e j", "", "id", "k3v9x2ab", "16", "sem", "{}", "c").
-		reads(map[string]any{"broken " + now + " 9\n5 0 " + cut: BreakReply{Head: head(Broken), Raised: 9, Text: "5 0 " + cut, Hold: broken}}),
+		reads(map[string]any{"broken " + now + " 9\n5 0 " + cut: Reply{Head: head(Broken), Grant: Grant{Fence: 9}, Text: "5 0 " + cut, Hold: &broken}}),
 	of("break in Strict mode", &Break{Lock: strictLock, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.Break(), "k q f j m", string(strictLock.Flags), "id", "k3v9x2ab", "16", "mutex", "{}", "c"),
 	of("note", Note(Cluster, journal, &Entry{What: WasRevoked, ID: "id", Grant: "k3v9x2ab", Fence: 7, Kind: HoldsMutex, Key: "k", Note: "{}"})).urgently().
@@ -318,7 +318,7 @@ var samples = []sample{
 		reads(map[string]any{"reset " + now: Reply{Head: head(Reset)}, "late " + now: Reply{Head: head(Late)}}).refuses("gone " + now),
 	of("await", &Await{Lock: shareLock, Token: "A", Number: 1, Phase: 2, Parties: 3, Passed: 4}).sends(script.BarrierAwait(), "k q f e", "", "A", "1", "2", "3", "4").
 		reads(map[string]any{
-			"waiting " + now + " 5 2 1":             AwaitReply{Head: head(Waiting), TTL: 5 * time.Millisecond, Phase: 2, Arrived: 1},
+			"waiting " + now + " 5 2 1":             AwaitReply{Head: head(Waiting), TTL: 5 * time.Millisecond, Phase: 2},
 			"tripped " + now + " 2":                 AwaitReply{Head: head(Tripped), Phase: 2},
 			"broken " + now + " 2 3 died " + info:   AwaitReply{Head: head(Broken), Phase: 2, Present: 3, Died: true, Info: wire.Info{Owner: "me"}},
 			"broken " + now + " 2 3 left {\"o\": 1": AwaitReply{Head: head(Broken), Phase: 2, Present: 3},
@@ -403,8 +403,8 @@ var samples = []sample{
 			"settings " + now + " - - -":                   SurveyReply{Head: head(SettingsAre)},
 			"settings " + now + " lots noeviction slave":   SurveyReply{Head: head(SettingsAre), Policy: "noeviction", Role: "slave"},
 		}).refuses("settings "+now+" 0 noeviction", "settings "+now+" 0 noeviction master x", "gone "+now),
-	of("what a key holds", &WhatIs{shareLock}).sends(script.WhatIs(), "k", "", "").
-		reads(map[string]any{"holds " + now + " mutex": WhatIsReply{head(KeyHolds), HoldsMutex}, "holds " + now + " any thing": WhatIsReply{head(KeyHolds), "any thing"}}).
+	of("what a key holds", WhatIs(shareLock)).sends(script.WhatIs(), "k", "", "").
+		reads(map[string]any{"holds " + now + " mutex": Reply{Head: head(KeyHolds), Text: HoldsMutex}, "holds " + now + " any thing": Reply{Head: head(KeyHolds), Text: "any thing"}}).
 		refuses("holds "+now, "gone "+now),
 	of("announcement", Announce(mutexLock, "c")).urgently().sends(script.Announce(), "k", "ck", "", "c").
 		reads(map[string]any{"told " + now + " 2": Reply{Head: head(Told), Count: 2}}).refuses("told "+now+" -1", "told "+now),

@@ -71,21 +71,10 @@ const (
 )
 
 // WhatIs asks what the key of a lock holds: whatis.lua.
-type WhatIs struct{ Lock Lock }
+func WhatIs(l Lock) Request[Reply] { return simple{l.byKey(script.WhatIs(), ""), holds} }
 
-func (q *WhatIs) Call() driver.Call { return q.Lock.byKey(script.WhatIs(), "") }
-
-// WhatIsReply says what a lock's key holds: KeyHolds.
-type WhatIsReply struct {
-	Head
-	What string // any text is possible, if another program wrote that into the key
-}
-
-func (q *WhatIs) Parse(text string) (WhatIsReply, error) {
-	r := begin(text)
-	r.bad = r.Word != KeyHolds || r.rest == ""
-	return finish(&r, WhatIsReply{Head: r.Head, What: r.all()})
-}
+// The text may be anything, if another program wrote that into the key.
+var holds = forms{{KeyHolds, []field{what}}}
 
 // Page is one of the pages of a long reply.
 type Page struct{ Next string } // the cursor for the next page; "0" on the last
@@ -96,7 +85,7 @@ func (p Page) IsLast() bool { return p.Next == "0" }
 // Status asks for a page of a lock's holders, and who waits for it: status.lua.
 type Status struct {
 	Lock    Lock
-	Kind    string  // of the lock, as in WhatIsReply; "" for any kind, and then Waiters is ignored
+	Kind    string  // of the lock, as whatis.lua reports it; "" for any kind, and then Waiters is ignored
 	Others  []Queue // if the lock may be of other kinds, too
 	Cursor  string  // "0", or Next of the previous reply
 	Holds   int     // about how many holders to return
@@ -215,7 +204,7 @@ type Entry struct {
 	Kind   string // of the lock, as in StatusReply
 	Key    string // the lock's
 	Note   string
-	Holder string // BreakReply.Text; "" if the lock was not broken
+	Holder string // Reply.Text; "" if the lock was not broken
 
 	// Set only in entries that were read:
 	Time int64 // server time, µs

@@ -200,7 +200,7 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 		return w
 	}
 	wq.startAcquirer(a, true)
-	wq.contention.acquirer.standing = &standing{a, got.Place, by}
+	wq.contention.acquirer.standing = &standing{a, *got.Place, by}
 	return w
 }
 

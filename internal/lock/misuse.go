@@ -59,10 +59,10 @@ func (k *Keyspace) explain(ctx context.Context, locks []*Lock, err error) {
 		if !found.isRight && found.key != "" {
 			break
 		}
-		a, askErr := exec.Try(ctx, k.Server, k.Config.CommandTimeout, func(ctx context.Context) (Answer[codec.WhatIsReply], error) {
-			return AskOnce(ctx, Request{Op: "inspect", Lock: l}, &codec.WhatIs{Lock: l.Ref()})
+		a, askErr := exec.Try(ctx, k.Server, k.Config.CommandTimeout, func(ctx context.Context) (Answer[codec.Reply], error) {
+			return AskOnce(ctx, Request{Op: "inspect", Lock: l}, codec.WhatIs(l.Ref()))
 		})
-		what := a.Reply.What
+		what := a.Reply.Text
 		if askErr != nil || what == codec.HoldsUnknown {
 			return
 		}

@@ -141,7 +141,7 @@ func TestValuesOnNodesAreBuiltAlike(t *testing.T) {
 func TestMembersAreBuiltAlike(t *testing.T) {
 	onEach(t, func(t *testing.T, b bench) {
 		type waiter struct {
-			codec.Request[codec.AcquireReply]
+			codec.Request[codec.Reply]
 			queue, member string
 		}
 		for _, info := range infos {

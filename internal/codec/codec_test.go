@@ -220,15 +220,6 @@ var samples = []sample{
 			"gone " + now:                 Reply{Head: head(Gone)},
 			"quarantined " + now + " 5":   Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 		}).refuses("weighed "+now+" 60000 0", "late "+now),
-	of("holders", &Holders{Lock: shareLock, Cursor: "17", Count: 500, Kind: Semaphore}).
-		sends(script.ShareHolders(), "k q f e", "", "", "17", "500", "sem").
-		reads(map[string]any{
-			"holders " + now + " 1 3 5 0": HoldersReply{Head: head(HoldersAre), Waiters: 1, Used: 3, Limit: 5, Page: Page{"0"}},
-			"holders " + now + " 1 3 5 9\n5 2 " + value + "\n6 1 hf2:a:b:no": HoldersReply{Head: head(HoldersAre), Waiters: 1, Used: 3, Limit: 5, Page: Page{"9"}, Holds: []Hold{
-				{Token: "A", TTL: 5 * time.Millisecond, Weight: 2, Ours: true, Value: held}, {Token: "a", TTL: 6 * time.Millisecond, Weight: 1},
-			}},
-		}).refuses("holders "+now+" 1 3 5", "holders "+now+" 1 3 5 0 x", "holders "+now+" 1 3 5 0\nx 2 "+value, "holders "+now+" 1 3 5 0\n5 2 "+value+"\n5", "held "+now+" 1 3 5 0"),
-	of("holders of any kind", &Holders{Lock: shareLock, Cursor: "0", Count: 10}).sends(script.ShareHolders(), "k q f e", "", "", "0", "10"),
 	of("status", &Status{Lock: shareLock, Kind: Semaphore, Cursor: "17", Holds: 500, Waiters: 2}).
 		sends(script.Status(), "k q", "", "", "sem", "17", "500", "2").
 		reads(map[string]any{
@@ -462,7 +453,7 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 }
 
 // The last fields of these replies are texts of others, which may be anything, or numbers of items.
-var openEnded = []Word{Held, Done, Broken, HoldersAre, KeyHolds, StatusIs, Taken, Kept, KeysAre, Changed, NotesAre}
+var openEnded = []Word{Held, Done, Broken, KeyHolds, StatusIs, Taken, Kept, KeysAre, Changed, NotesAre}
 
 func TestRepliesWithMoreOrLessAreRefused(t *testing.T) {
 	for _, s := range samples {

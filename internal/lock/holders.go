@@ -113,7 +113,7 @@ func (l *Lock) Sharer(hold *codec.Hold) Holder {
 }
 
 // HoldersFrom asks for about count holders, starting at a cursor.
-func (l *Lock) HoldersFrom(ctx context.Context, cursor string, count int) (codec.HoldersReply, error) {
-	a, _, err := Ask(ctx, Request{Op: "inspect", Lock: l}, &codec.Holders{Lock: l.Ref(), Cursor: cursor, Count: count, Kind: l.Set.Kind.Name})
+func (l *Lock) HoldersFrom(ctx context.Context, cursor string, count int) (codec.StatusReply, error) {
+	a, _, err := Ask(ctx, Request{Op: "inspect", Lock: l}, &codec.Status{Lock: l.Ref(), Kind: l.Set.Kind.Form, Cursor: cursor, Holds: count})
 	return a.Reply, err
 }

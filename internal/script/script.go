@@ -63,7 +63,6 @@ var (
 	ShareRelease = load("share/share_release")
 	ShareRenew   = load("share/share_renew")
 	ShareWeigh   = load("share/share_weigh")
-	ShareHolders = load("share/share_holders")
 	ShareResize  = load("share/share_resize")
 	ShareDisown  = load("share/share_disown")
 	ShareBreak   = load("share/share_break")

@@ -155,7 +155,7 @@ func seen(reply string) string { return volatile.ReplaceAllString(reply, "T") }
 // keysFor returns the keys of the lock for that script.
 func keysFor(s script.Script) []string {
 	keys := []string{"{k}", "{k}:q", "{k}:f"}
-	if strings.Contains(s.Source, "local expiries") || s.Name == script.ShareHolders().Name {
+	if strings.Contains(s.Source, "local expiries") {
 		keys = append(keys, "{k}:q:e")
 	}
 	return keys

@@ -48,58 +48,47 @@ var ErrResign = errors.New("holdfast: leader resigns")
 // It returns ctx's error when ctx ends, and errors of holdfast.Lock.Acquire that are permanent.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *holdfast.Lease) error) error {
 	for {
-		t := term{e: e, lead: lead}
-		err := t.run(ctx)
+		led, returned, err := e.term(ctx, lead)
 		switch {
-		case !t.led && ctx.Err() != nil:
+		case !led && ctx.Err() != nil:
 			return ctx.Err()
-		case !t.led && e.mayPass(err):
+		case !led && e.mayPass(err):
 			if err := e.pause(ctx); err != nil {
 				return err
 			}
 			continue
-		case !t.led:
+		case !led:
 			return err
 		}
 		lost := errors.Is(err, holdfast.ErrLost)
-		again := campaignsAgain(t.returned, lost)
+		again := campaignsAgain(returned, lost)
 		if !again && err != nil && !lost {
-			t.returned = errors.Join(t.returned, err)
+			returned = errors.Join(returned, err)
 		}
-		if ctx.Err() != nil && (again || t.returned == nil || errors.Is(t.returned, ctx.Err())) {
+		if ctx.Err() != nil && (again || returned == nil || errors.Is(returned, ctx.Err())) {
 			return ctx.Err()
 		}
 		if !again {
-			return t.returned
+			return returned
 		}
 	}
 }
 
-// term is a term of this process as the leader.
-type term struct {
-	e        *Election
-	lead     func(ctx context.Context, term *holdfast.Lease) error
-	led      bool // lead was called
-	returned error
-}
-
-// run campaigns, and leads for one term. It returns the error of the lock.
-func (t *term) run(ctx context.Context) error {
-	// mutants: announce-end
-	defer t.announceEnd()
-	return t.e.lock.Do(ctx, func(work context.Context, lease *holdfast.Lease) error {
-		t.led = true
-		t.e.on.Announce()
-		t.returned = t.lead(work, lease)
+// term campaigns, and leads for one term. It reports whether lead was called, what that returned, and the error of the lock.
+func (e *Election) term(ctx context.Context, lead func(ctx context.Context, term *holdfast.Lease) error) (led bool, returned, err error) {
+	defer func() { // watchers look after the lock was released
+		if led {
+			// mutants: announce-end
+			e.on.Announce()
+		}
+	}()
+	err = e.lock.Do(ctx, func(work context.Context, lease *holdfast.Lease) error {
+		led = true
+		e.on.Announce()
+		returned = lead(work, lease)
 		return nil
 	})
-}
-
-// announceEnd makes watchers look after the lock was released, if this process led.
-func (t *term) announceEnd() {
-	if t.led {
-		t.e.on.Announce()
-	}
+	return led, returned, err
 }
 
 // campaignsAgain reports whether another term follows after lead has returned.

@@ -5,6 +5,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/option"
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 func init() {
@@ -15,6 +16,7 @@ func init() {
 	access.Lock = func(l any) engine.Lock { return l.(*Lock).e() }
 	access.NewLock = func(l engine.Lock, wait option.Limit) any { return newLock(l, wait) }
 	access.Lease = func(l any) engine.Lease { return l.(*Lease).e() }
+	access.NewLease = func(l engine.Lease) any { return &Lease{printable.NewHandle(l)} }
 	access.Status = func(s *lock.Status) any { return newStatus(s) }
 	access.Holder = func(h lock.Holder) any { return holder(h) }
 	access.Error = leave

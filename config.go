@@ -19,8 +19,9 @@ type Config struct {
 	Durability Durability
 
 	// Logger is told of lost leases (WARN; INFO if they are LossSuperseded), of a server that stops answering (WARN) and answers
-	// again (INFO), of settings under which locks are unsafe or slow (WARN, once for each client and finding), and of an Observer
-	// that panics (ERROR). Default: slog.Default(); slog.New(slog.DiscardHandler) silences it.
+	// again (INFO), of quarantines and of settings under which locks are unsafe or slow (WARN, once for each client and finding), of
+	// leases for which Close waits (WARN), and of an Observer that panics (ERROR). Default: slog.Default();
+	// slog.New(slog.DiscardHandler) silences it.
 	Logger *slog.Logger
 
 	// MaxLocalHandovers bounds how often in a row goroutines of this process pass a lock among themselves, for at most 100 ms: 16
@@ -69,10 +70,11 @@ type Config struct {
 	// MaxTTL. Default 15 s, or MaxTTL if that is shorter.
 	TTL time.Duration
 
-	// ViaClient sends everything through the client library. By default almost everything goes over a connection to each server that
-	// the client library makes and only Holdfast uses: its hooks and metrics do not see those calls, and its pool does not count the
-	// connection. Package holdfastgoredis says what hooks see with ViaClient. Acquiring a free mutex then takes a script, and
-	// goroutines do not share requests. It makes no difference with drivers that provide no connections, such as a driver.Wrapper.
+	// ViaClient gives each call a connection to itself, over go-redis for acquires one of the program's client. By default almost
+	// everything goes over one connection to each server that the client library makes and only Holdfast uses: hooks and metrics of a
+	// go-redis client do not see those calls, and its pool does not count the connection. Package holdfastgoredis says what they see
+	// with ViaClient. Acquiring a free mutex then takes a script, and goroutines do not share requests. It makes no difference with
+	// drivers that provide no connections, such as a driver.Wrapper.
 	ViaClient bool
 }
 

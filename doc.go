@@ -15,8 +15,8 @@
 // a number of permits, and [Client.Multi] several names as one lock. [Client.OwnerMutex] belongs to an owner in any process;
 // [Client.MutexKey] and [Client.RedissonMutex] are shared with other programs. Packages build on them: a job of
 // package once is completed once, package election chooses a leader, a latch opens when parties have counted down, and parties wait
-// for each other at a barrier. Package quorum makes locks that a majority of servers agrees on.
-// [Lease.Detach] and [Client.Adopt] carry a mutex to another process.
+// for each other at a barrier. Package quorum makes locks that a majority of servers agrees on. Package transfer hands a mutex to
+// another process.
 //
 // A handle, such as a [Lock], is immutable, free to make and safe for concurrent use. Making it sends nothing: a bad name
 // or option shows as [ErrInvalid] when it is used. A name is 1 to 512 bytes of UTF-8 without control characters, and does

@@ -73,41 +73,11 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	h := e.Holder
-	switch {
-	case h.Foreign:
-		return fmt.Sprintf("holdfast: lock %q is held by another program for %s", e.Name, ttlText(h.TTL))
-	case h.IsZero():
-		return fmt.Sprintf("holdfast: others hold lock %q, or are queued for it", e.Name)
-	}
-	return fmt.Sprintf("holdfast: lock %q is held by %s for %s", e.Name, h.who(), ttlText(h.TTL))
+	inner := lock.Holder{Owner: h.Identity, Host: h.Host, PID: h.PID, TTL: h.TTL, Foreign: h.Foreign}
+	return (&lock.HeldError{Name: e.Name, Holder: inner}).Error()
 }
 
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
-
-// maxWord is the length, in bytes, up to which errors show a name that others wrote.
-const maxWord = 128
-
-// who describes a holder by its owner, host and process, as far as they are known.
-func (h Holder) who() string {
-	owner := "somebody"
-	if h.Identity != "" {
-		owner = printable.Word(h.Identity, maxWord)
-	}
-	switch {
-	case h.PID == 0 && h.Host == "":
-		return owner
-	case h.Host == "":
-		return fmt.Sprintf("%s (pid %d)", owner, h.PID)
-	}
-	return fmt.Sprintf("%s (pid %d on %s)", owner, h.PID, printable.Word(h.Host, maxWord))
-}
-
-func ttlText(d time.Duration) string {
-	if d < 0 {
-		return "good: its key has no expiry"
-	}
-	return d.String() + " unless renewed"
-}
 
 // LossReason says how a lease was lost. It is made to be a metric's label.
 type LossReason string
@@ -151,10 +121,10 @@ func (e *LostError) Error() string {
 	}
 	text := fmt.Sprintf("holdfast: lease of %q lost: %s", e.Name, why)
 	if e.By != "" {
-		text += " by " + printable.Word(e.By, maxWord)
+		text += " by " + printable.Word(e.By, lock.MaxShownWord)
 	}
 	if e.Note != "" {
-		text += fmt.Sprintf(" (%s)", printable.Word(e.Note, maxWord))
+		text += fmt.Sprintf(" (%s)", printable.Word(e.Note, lock.MaxShownWord))
 	}
 	if e.Err != nil {
 		text += ": " + e.Err.Error()

@@ -84,7 +84,7 @@ func TestTextsOfErrors(t *testing.T) {
 		`holdfast: acquire "m" on host: broken`:                                  &holdfast.ServerError{Op: "acquire", Name: "m", Server: "host", Err: errBroken},
 		`holdfast: acquire "m": too few nodes answered as they should; 2 of 3 have to: node a; node b: broken`: &quorum.Error{
 			Op: "acquire", Name: "m", Need: 2, Of: 3, Nodes: []*quorum.NodeError{{Server: "a"}, {Server: "b", Err: errBroken}}},
-		`holdfast: acquire "m": too few nodes answered as they should; 2 of 3 have to: acquire "m" on a: broken`: &quorum.Error{
+		`holdfast: acquire "m": too few nodes answered as they should; 2 of 3 have to: on a: broken`: &quorum.Error{
 			Op: "acquire", Name: "m", Need: 2, Of: 3, Nodes: []*quorum.NodeError{{Server: "a", Err: &holdfast.ServerError{Op: "acquire", Name: "m", Server: "a", Err: errBroken}}}},
 		`holdfast: latch "l" is open, but 1 of 2 parties never counted down: they left or died`: &latch.IncompleteError{Name: "l", Missing: 1, Parties: 2},
 		`holdfast: phase 3 of barrier "b" is broken: party me has died`:                         &barrier.BrokenError{Name: "b", Phase: 3, Party: holdfast.Holder{Identity: "me"}, Died: true},

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/quorum"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // locks is what New has returned, for a client of Redis that the program has:
@@ -291,7 +292,7 @@ func ExampleClient_Multi() {
 }
 
 // A web server accepts an order, and a worker fulfils it. Nobody else touches the order until the worker is done.
-func ExampleLease_Detach() {
+func Example_transfer() {
 	ctx := context.Background()
 
 	// In the web server.
@@ -299,7 +300,7 @@ func ExampleLease_Detach() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ticket, err := lease.Detach(ctx, 10*time.Minute) // for the worker to begin
+	ticket, err := transfer.Detach(ctx, lease, 10*time.Minute) // for the worker to begin
 	if err != nil {
 		_ = lease.Release(ctx)
 		log.Fatal(err)
@@ -310,11 +311,11 @@ func ExampleLease_Detach() {
 	}
 
 	// In the worker.
-	var received holdfast.Ticket
+	var received transfer.Ticket
 	if err := received.UnmarshalText(text); err != nil {
 		log.Fatal(err)
 	}
-	lease, err = locks.Adopt(ctx, received)
+	lease, err = transfer.Adopt(ctx, locks, received)
 	if errors.Is(err, holdfast.ErrLost) {
 		return // another worker has it, or it waited for too long
 	} else if err != nil {

@@ -56,7 +56,7 @@ func (c *Client) mutex(name string, o option.Set, own ...kind.Option) *Lock {
 // lease that would expire first: most often one left behind by a process that has died, but a lease with a shorter TTL, or a
 // waiter that was handed the lock a moment ago, comes before it, and so may the caller's own. Nested leases end together, and
 // count as one. The holder learns of it at its next renewal (ErrLost, LossSuperseded). With the last lease the lock goes to the
-// first in the queue.
+// next waiter.
 //
 // ErrNotHeld says that nobody holds the lock. ErrNotOwner says that another owner does; it also matches ErrHeld, and errors.As
 // with *HeldError tells who. Neither changes anything. Once begun, ReleaseOwner continues even if ctx ends, for as long as

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/lock"
@@ -55,7 +56,7 @@ type AcquireEvent struct {
 	Mode     Mode
 	Permits  int // of a semaphore, else 0
 	Identity string
-	Try      bool // it does not wait: TryAcquire, TryDo, TryJoin, TryUpgrade, Latch.Register, Client.Adopt
+	Try      bool // it does not wait: TryAcquire, TryDo, TryJoin, TryUpgrade, Latch.Register, transfer.Adopt
 	Start    time.Time
 
 	Ahead    int           // AcquireQueued: how many other processes are queued ahead of this one, as far as known
@@ -131,8 +132,8 @@ func newObserver(given []*Observer, logger *slog.Logger) *lock.Observer {
 			all.tellServer(func(o *Observer) func(ServerEvent) { return o.ServerFound }, ServerEvent{Server: server, Down: down})
 		},
 	}
-	if starts := all.wanted(func(o *Observer) bool { return o.AcquireStart != nil }); starts.list != nil {
-		o.AcquireStart = starts.acquireStart
+	if slices.ContainsFunc(all.list, func(o *Observer) bool { return o.AcquireStart != nil }) {
+		o.AcquireStart = all.acquireStart
 	}
 	return o
 }
@@ -143,21 +144,12 @@ type observers struct {
 	logger *slog.Logger
 }
 
-// wanted returns the observers for which want is true.
-func (all observers) wanted(want func(*Observer) bool) observers {
-	some := observers{logger: all.logger}
-	for _, o := range all.list {
-		if want(o) {
-			some.list = append(some.list, o)
-		}
-	}
-	return some
-}
-
 func (all observers) acquireStart(ctx context.Context, e lock.AcquireEvent) context.Context {
 	event := newAcquireEvent(&e)
 	for _, o := range all.list {
-		ctx = all.start(ctx, o.AcquireStart, &event)
+		if o.AcquireStart != nil {
+			ctx = all.start(ctx, o.AcquireStart, &event)
+		}
 	}
 	return ctx
 }

@@ -39,7 +39,7 @@ func (s *Semaphore) Permits(n int, opts ...SemaphoreOption) *Lock {
 
 // Resize sets the number of permits for good, whatever clients say, at most 1,000,000; 0 gives the choice back to them. Nobody
 // loses a permit: where more are held than there are now, none is granted until enough have been given back. Waiters that want
-// more than there are get ErrMismatch. After ErrAmbiguous it may have been done or not; calling it again does no harm.
+// more than there are get ErrMismatch. After ErrAmbiguous it may have been done; calling it again does no harm.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	return leave(s.lock.Resize(ctx, permits))
 }

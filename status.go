@@ -53,13 +53,9 @@ type Holder struct {
 	// higher ones. Of a quorum it is one node's count, which must not be compared with the lease's fence.
 	Fence   uint64
 	Since   time.Time     // by the server's clock
-	TTL     time.Duration // what is left; NoExpiry if the key stays until somebody deletes it
+	TTL     time.Duration // what is left; negative if another program has set or changed the key so that it does not expire
 	Foreign bool          // another program holds it: only Name and TTL are known
 }
-
-// NoExpiry is the TTL of a Holder whose key does not expire. Locks of this package always expire: another program has set or
-// changed the key.
-const NoExpiry time.Duration = -1
 
 // IsZero reports whether nothing is known of the holder, as in a HeldError that names none.
 func (h Holder) IsZero() bool {
@@ -148,9 +144,6 @@ func holder(h lock.Holder) Holder {
 	own := Holder{
 		Name: h.Name, Identity: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Grant: h.Grant, Fence: h.Fence, Since: h.Since,
 		TTL: h.TTL, Foreign: h.Foreign,
-	}
-	if h.TTL < 0 {
-		own.TTL = NoExpiry
 	}
 	if !h.Foreign {
 		own.Mode, own.Permits = modeOf(kinds[h.Form], h.Weight)

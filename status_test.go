@@ -16,7 +16,7 @@ func TestIsZeroLooksAtEveryField(t *testing.T) {
 	}
 	some := reflect.ValueOf(holdfast.Holder{
 		Name: "m", Identity: "me", Host: "host", PID: 1, Meta: map[string]string{}, Mode: holdfast.ModeReader, Permits: 1, Grant: "k3v9x2ab", Fence: 1,
-		Since: time.Now(), TTL: holdfast.NoExpiry, Foreign: true,
+		Since: time.Now(), TTL: -1, Foreign: true,
 	})
 	for i := range some.NumField() {
 		var h holdfast.Holder

@@ -43,9 +43,19 @@ var ErrResign = errors.New("holdfast: leader resigns")
 // does: at the lease's deadline at the latest, before any other process can lead. lead should return then; until it does, this process has
 // no other term. term.Fence rises from term to term, and tells resources which of two leaders is the later.
 //
-// Run campaigns again after ErrResign. If the term was lost, it also does so after nil, holdfast.ErrLost or a context's error. After any
-// other result of lead, even nil, Run releases the lease and returns that result. While the server is unavailable, Run keeps campaigning.
-// It returns ctx's error when ctx ends, and errors of holdfast.Lock.Acquire that are permanent.
+// When lead has returned, Run releases the lease. What follows depends on lead's result, and on whether the term had been lost:
+//
+//	lead returns                        term not lost           term lost
+//	ErrResign                           campaigns again         campaigns again
+//	nil                                 returns nil             campaigns again
+//	ErrLost or an error of a context    returns that error      campaigns again
+//	another error                       returns that error      returns that error
+//
+// To have the leader resign from outside, end something that lead watches, and let lead return ErrResign. An operator's
+// "holdfast revoke" reaches lead through term.Revoked.
+//
+// While the server is unavailable, Run keeps campaigning. It returns ctx's error once ctx has ended, unless lead returned another one, and
+// errors of holdfast.Lock.Acquire that are permanent.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *holdfast.Lease) error) error {
 	for {
 		led, returned, err := e.term(ctx, lead)
@@ -74,10 +84,10 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
-// term campaigns, and leads for one term. It reports whether lead was called, what that returned, and the error of the lock.
+// term campaigns, and leads for one term. It returns whether lead was called, what lead returned, and the error of the lock.
 func (e *Election) term(ctx context.Context, lead func(ctx context.Context, term *holdfast.Lease) error) (led bool, returned, err error) {
-	defer func() { // watchers look after the lock was released
-		if led {
+	defer func() {
+		if led { // watchers look again, now that the lock was released
 			// mutants: announce-end
 			e.on.Announce()
 		}

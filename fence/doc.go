@@ -3,7 +3,7 @@
 // that it has seen, and refuses lower fences:
 //
 //   - [Redis] guards values and scripts in Redis and Valkey.
-//   - [Table] guards database rows that have columns for a mark, and [SQL] whole transactions, with a table of marks.
+//   - [SQL] guards transactions of a database, with a table of marks.
 //   - [Transport] puts fences into HTTP requests, and [Guard] checks them before a handler runs.
 //
 // A holder shows a [Stamp], which [Of] takes from its lease. A refusal is a [*StaleError], which matches [ErrStale].

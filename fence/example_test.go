@@ -121,29 +121,6 @@ func ExampleSQL_Do() {
 	_ = post
 }
 
-// The row has a mark of its own, so no transaction is needed.
-func ExampleTable_Update() {
-	var db *sql.DB
-	ledger := &fence.Table{Name: "ledger", Placeholders: fence.Dollar}
-
-	post := func(ctx context.Context, lease *holdfast.Lease) error {
-		stamp, err := fence.Of(lease)
-		if err != nil {
-			return err
-		}
-		row := fence.Columns{"id": 1}
-		if err := ledger.Raise(ctx, db, stamp, row); err != nil { // before reading the row
-			return err
-		}
-		var total int
-		if err := db.QueryRowContext(ctx, "SELECT total FROM ledger WHERE id = $1", 1).Scan(&total); err != nil {
-			return err
-		}
-		return ledger.Update(ctx, db, stamp, row, fence.Columns{"total": total + 50})
-	}
-	_ = post
-}
-
 // The script runs only for the latest holder.
 func ExampleRedis_Run() {
 	var d driver.Driver // holdfastgoredis.NewDriver(rdb)

@@ -49,12 +49,9 @@ func TestAFenceAheadOfMaxLeadIsRefused(t *testing.T) {
 			}
 		})
 	}
-	// SQL and Table have no database here, so they must not get that far.
+	// SQL has no database here, so it must not get that far.
 	if err := (&SQL{MaxLead: time.Hour}).Raise(ctx, ahead(2*time.Hour), "r"); !errors.Is(err, ErrAhead) {
 		t.Errorf("SQL: %v", err)
-	}
-	if err := (&Table{Name: "t", MaxLead: time.Hour}).Raise(ctx, nil, ahead(2*time.Hour), Columns{"id": 1}); !errors.Is(err, ErrAhead) {
-		t.Errorf("Table: %v", err)
 	}
 }
 

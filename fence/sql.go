@@ -58,6 +58,13 @@ func (p Placeholders) in(query string) string {
 // PostgreSQL returns ErrStale at READ COMMITTED. At REPEATABLE READ and SERIALIZABLE, and on SQLite while another
 // transaction writes, a statement may instead fail with a serialization or busy error; repeat the transaction then.
 // Other databases are not tested.
+//
+// For a row that has columns for its own mark, this package is not needed:
+//
+//	UPDATE ledger SET total = $3, fence = $1, fence_owner = $2
+//	WHERE id = $4 AND (fence < $1 OR (fence = $1 AND fence_owner = $2))
+//
+// If that changes no row, the row has seen a later holder, or does not exist. With a Stamp that is Shared, an equal fence is enough.
 type SQL struct {
 	// DB is the database in which Raise and Do run.
 	DB *sql.DB
@@ -101,8 +108,41 @@ func (m *SQL) RaiseIn(ctx context.Context, tx DB, s Stamp, resource string) erro
 	if !s.Shared {
 		raise += " AND mark.owner = excluded.owner"
 	}
-	return m.Placeholders.write(ctx, tx, s, resource, raise+")", []any{resource, int64(s.Fence), s.Owner},
-		"SELECT fence, owner FROM "+m.table()+" WHERE resource = ?", []any{resource})
+	for range maxTries {
+		result, err := tx.ExecContext(ctx, m.Placeholders.in(raise+")"), resource, int64(s.Fence), s.Owner)
+		if err != nil {
+			return failed(resource, err)
+		}
+		n, err := result.RowsAffected()
+		switch {
+		case err != nil:
+			return failed(resource, err)
+		case n != 0:
+			return nil
+		}
+		var fence sql.NullInt64
+		var owner sql.NullString
+		read := tx.QueryRowContext(ctx, m.Placeholders.in("SELECT fence, owner FROM "+m.table()+" WHERE resource = ?"), resource)
+		switch err := read.Scan(&fence, &owner); {
+		case errors.Is(err, sql.ErrNoRows): // it was pruned meanwhile
+			continue
+		case err != nil:
+			return failed(resource, err)
+		case !fence.Valid || fence.Int64 < 0 || !owner.Valid:
+			return fmt.Errorf("%w: resource %q has NULL or a negative fence", ErrBadMark, resource)
+		}
+		if mark := (Mark{uint64(fence.Int64), owner.String}); mark.refuses(s) {
+			return &StaleError{Resource: resource, Stamp: s, Mark: mark}
+		}
+	}
+	return failed(resource, fmt.Errorf("the mark changed during each of %d tries", maxTries))
+}
+
+// maxTries bounds how often RaiseIn starts over because the mark appeared or disappeared between its two statements.
+const maxTries = 5
+
+func failed(resource string, err error) error {
+	return fmt.Errorf("holdfast: guarded write to %q: %w", resource, err)
 }
 
 // Raise raises the mark of a resource at once, outside any transaction: before reading, or only to find out whether the
@@ -136,44 +176,4 @@ func (m *SQL) table() string {
 		return "holdfast_marks"
 	}
 	return m.Table
-}
-
-// maxTries bounds how often write starts over because a row appeared or disappeared between its two statements.
-const maxTries = 5
-
-// write runs a statement that writes one row unless the row's mark refuses the stamp. If it wrote none, write finds out
-// why with read, which selects the mark's fence and owner.
-func (p Placeholders) write(ctx context.Context, db DB, s Stamp, resource, write string, args []any, read string, readArgs []any) error {
-	failed := func(format string, args ...any) error {
-		return fmt.Errorf("holdfast: guarded write to %q: "+format, append([]any{resource}, args...)...)
-	}
-	for range maxTries {
-		result, err := db.ExecContext(ctx, p.in(write), args...)
-		if err != nil {
-			return failed("%w", err)
-		}
-		n, err := result.RowsAffected()
-		switch {
-		case err != nil:
-			return failed("counting rows: %w", err)
-		case n == 1:
-			return nil
-		case n != 0:
-			return failed("wrote %d rows, not 1; the key must identify one row", n)
-		}
-		var fence sql.NullInt64
-		var owner sql.NullString
-		switch err := db.QueryRowContext(ctx, p.in(read), readArgs...).Scan(&fence, &owner); {
-		case errors.Is(err, sql.ErrNoRows):
-			return failed("the row does not exist: %w", err)
-		case err != nil:
-			return failed("%w", err)
-		case !fence.Valid || fence.Int64 < 0 || !owner.Valid:
-			return fmt.Errorf("%w: resource %q has NULL or a negative fence", ErrBadMark, resource)
-		}
-		if mark := (Mark{uint64(fence.Int64), owner.String}); mark.refuses(s) {
-			return &StaleError{Resource: resource, Stamp: s, Mark: mark}
-		}
-	}
-	return failed("the row or its mark changed during each of %d tries", maxTries)
 }

@@ -48,73 +48,6 @@ func sending(rdb interface {
 	}
 }
 
-// routing returns what sends commands to a Cluster. Several go to the node that has the first one's key.
-func routing(rdb *redis.ClusterClient) resp.Sender {
-	one := sending(rdb)
-	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
-		if len(commands) == 1 {
-			return one(ctx, commands...)
-		}
-		node, err := rdb.MasterForKey(ctx, keyOf(commands))
-		if err != nil {
-			return failed(commands, err)
-		}
-		return sending(node)(ctx, commands...)
-	}
-}
-
-// sharing returns what sends with the program's client, which the program may close.
-func sharing(send resp.Sender) resp.Sender {
-	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
-		replies := send(ctx, commands...)
-		for i, reply := range replies {
-			if errors.Is(reply.Err, redis.ErrClosed) {
-				replies[i].Err = fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrClientClosed)
-			}
-		}
-		return replies
-	}
-}
-
-// dedicated returns what sends all commands on one connection to the server that nodeOf finds by the first ones' key, and a function
-// that gives the connection back.
-func dedicated(nodeOf func(ctx context.Context, key string) (*redis.Client, error)) (send resp.Sender, release func()) {
-	var conn *redis.Conn
-	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
-			if conn == nil {
-				node, err := nodeOf(ctx, keyOf(commands))
-				if err != nil {
-					return failed(commands, err)
-				}
-				conn = node.Conn()
-			}
-			return sending(conn)(ctx, commands...)
-		}, func() {
-			if conn != nil {
-				_ = conn.Close()
-			}
-		}
-}
-
-// keyOf returns the key of the first command that has one.
-func keyOf(commands []resp.Command) string {
-	for _, c := range commands {
-		if c.Key > 0 {
-			return c.Words[c.Key]
-		}
-	}
-	return ""
-}
-
-// failed returns the replies to commands for which there is no node.
-func failed(commands []resp.Command, err error) []resp.Reply {
-	replies := make([]resp.Reply, len(commands))
-	for i := range replies {
-		replies[i].Err = convert(err)
-	}
-	return replies
-}
-
 // command returns a command in the form of go-redis.
 func command(ctx context.Context, c resp.Command) once {
 	words := make([]any, len(c.Words))
@@ -138,7 +71,9 @@ func convert(err error) error {
 		return driver.ReplyError(refused.Error())
 	case errors.Is(err, driver.ErrNotSent): // as the driver's dialer reports
 		return err
-	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrClosed):
+	case errors.Is(err, redis.ErrClosed): // by the program
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrClientClosed)
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, redis.ErrPoolTimeout):
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	return err

@@ -1,5 +1,5 @@
-// Package holdfastgoredis makes a holdfast.Client from the go-redis client that a program already has: for a single
-// server, for a master found through Sentinel, or for a Cluster.
+// Package holdfastgoredis makes a holdfast.Client from the go-redis client that a program already has, for a single server or for a
+// Cluster, or from options, for a master found through Sentinel.
 //
 // Almost all calls share one connection to each server, which go-redis makes with that client's options, and on which the library
 // itself speaks to the server. Hooks of the program's client do not see these calls, nor does PoolStats. There is no such connection
@@ -7,17 +7,12 @@
 //
 // Without that connection, acquires use the program's client and its pool, so hooks, the Limiter and PoolStats see them. But process hooks do not if
 // the client has no read timeout and ContextTimeoutEnabled is off. Renewals, releases and subscriptions use connections of their own, so
-// that they are not stuck behind the application's commands when its pool is exhausted. These are made with the same options; the client's
-// hooks, also those for dialing, do not apply. Calls that wait for replicas or disks use up to 64 further connections to a server, and up
-// to 256 for renewals and releases. Each command is sent once: the client's own retries do not apply.
+// that they are not stuck behind the application's commands when its pool is exhausted. go-redis makes these with the same options; the
+// client's hooks, also those for dialing, do not apply. There are up to 256 to a server for calls, and as many and 64 more for those that
+// wait for replicas or disks. Each command is sent once: the client's own retries do not apply.
 //
-// In a Cluster, the driver's first question to the server, and renewals of many locks at once, are sent in
-// pipelines, with the clients of its nodes. To see all commands, a hook must be added to those as well, with OnNewNode.
-//
-// With Sentinel, use NewFailover. It asks all sentinels for the master, once a second and whenever it connects, but no
-// more than ten times a second, and follows the majority. New with a client made by redis.NewFailoverClient follows the
-// one sentinel that go-redis has chosen. If that sentinel hangs or has missed a failover, the old master grants locks
-// beside the new one for as long as it accepts writes.
+// With Sentinel, use NewFailover. It asks all sentinels for the master, once a second and whenever it looks for it after a failure, but no
+// more than ten times a second, and follows the majority.
 package holdfastgoredis
 
 import (
@@ -34,10 +29,8 @@ import (
 
 // New returns a holdfast.Client over the program's go-redis client, a *redis.Client or a *redis.ClusterClient. The
 // caller closes rdb, after the holdfast.Client. If rdb is closed earlier, acquires fail with holdfast.ErrClosed, and leases are not
-// renewed, but can still be released. If rdb cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
-//
-// With Sentinel, use NewFailover: with a client made by redis.NewFailoverClient, New tells masters apart only by the
-// remote addresses of connections.
+// renewed, but can still be released. If rdb cannot be used for locks, such as one that redis.NewFailoverClient made, the error says why
+// and matches holdfast.ErrInvalid.
 func New(rdb redis.UniversalClient, cfg *holdfast.Config) (*holdfast.Client, error) {
 	d, err := NewDriver(rdb)
 	return connect.Client(d, err, cfg)
@@ -50,11 +43,11 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 		if rdb == nil {
 			break
 		}
-		lib := single(*rdb.Options(), bounded(rdb))
-		if rdb.Options().Addr == "FailoverClient" { // made by redis.NewFailoverClient
-			follow(&lib)
+		if rdb.Options().Addr == "FailoverClient" {
+			return nil, errors.New("a client that redis.NewFailoverClient made cannot be used for locks: it believes a single sentinel, " +
+				"which may not know that the master was replaced; give its options to holdfastgoredis.NewFailover")
 		}
-		return adapter.New(lib), nil
+		return adapter.New(shared(*rdb.Options(), bounded(rdb))), nil
 	case *redis.ClusterClient:
 		if rdb == nil {
 			break

@@ -35,17 +35,3 @@ func TestConnectDoesNotWaitForADialerThatHangs(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
-
-// Connections to nodes that have left the Cluster are not kept: over the years there may be many of these nodes.
-func TestPoolsOfNodesThatLeftAreClosed(t *testing.T) {
-	var p pools
-	defer p.close()
-	for range 3 {
-		node := redis.NewClient(&redis.Options{})
-		p.of(node, false)
-		_ = node.Close()
-	}
-	if len(p.all) != 1 {
-		t.Errorf("%d pools", len(p.all))
-	}
-}

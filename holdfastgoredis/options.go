@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,50 +25,36 @@ func bounded(rdb *redis.Client) *redis.Client {
 	return same
 }
 
-// ownOptions returns the options for the driver's own connections, to the server at addr, or if that is "", to the one that o leads to.
-func ownOptions(o redis.Options, addr string, dial adapter.Dial) *redis.Options {
-	o.Addr = cmp.Or(addr, o.Addr)
-	o.Dialer = dialing(dial)
-	o.ContextTimeoutEnabled = true
-	o.MaxActiveConns = 0
-	o.MaxRetries = -1
-	o.DialerRetries = 1 // the engine retries, and needs the error
-	o.MinIdleConns = 0
-	o.Limiter = nil // what is refused to the program must not cost a lease
-	o.MaintNotificationsConfig = noNotifications()
-	return &o
+// patience bounds the wait for the replies to what go-redis sends first on a connection that it greets for others. It is added to the
+// user's DialTimeout, which by default is as long. The user's ReadTimeout can be far longer.
+const patience = 5 * time.Second
+
+// greeting returns what greets the server at an address, with options of a client. It returns when ctx ends, even if a dialer goes on, as
+// go-redis's own does with TLS.
+func greeting(options func(addr string) redis.Options) adapter.Greet {
+	return func(ctx context.Context, addr string, dial adapter.Dial) (adapter.Greeting, error) {
+		o := options(addr)
+		o.Addr = addr
+		o.Dialer = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr, nil, nil) }
+		o.ContextTimeoutEnabled = true
+		o.Protocol = 2                                         // in RESP3 servers can push
+		o.PoolSize, o.MinIdleConns, o.MaxActiveConns = 2, 0, 0 // with a PoolSize of 1, go-redis would keep dialing after a failure
+		o.MaxRetries = -1
+		o.DialerRetries = 1 // the engine retries, and needs the error
+		o.Limiter = nil     // what is refused to the program must not cost a lease
+		o.MaintNotificationsConfig = noNotifications()
+		client := redis.NewClient(&o)
+		sticky := client.Conn() // go-redis does not replace its connection when that breaks
+		err := sticky.Do(ctx, "hello", "2").Err()
+		return adapter.Greeting{Free: func() {
+			_ = sticky.Close()
+			_ = client.Close()
+		}}, convert(err)
+	}
 }
 
-// ownClusterOptions returns the same for a Cluster, whose nodes' clients are noted in nodes.
-func ownClusterOptions(o redis.ClusterOptions, dial adapter.Dial, nodes *sync.Map) *redis.ClusterOptions {
-	newClient := o.NewClient
-	if newClient == nil {
-		newClient = redis.NewClient
-	}
-	o.NewClient = func(o *redis.Options) *redis.Client {
-		client := newClient(o)
-		nodes.Range(func(addr, node any) bool {
-			if isClosed(node.(*redis.Client)) { // it has left the Cluster
-				nodes.Delete(addr)
-			}
-			return true
-		})
-		nodes.Store(o.Addr, client)
-		return client
-	}
-	o.Dialer = dialing(dial)
-	o.ContextTimeoutEnabled = true
-	o.MaxActiveConns = 0
-	o.MaxRetries = -1
-	o.DialerRetries = 1 // the engine retries, and needs the error
-	o.MinIdleConns = 0
-	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
-	o.MaintNotificationsConfig = noNotifications()
-	return &o
-}
-
-// noNotifications switches off notifications of maintenance, and the lookup of the server's name with which each client would
-// prepare for them.
+// noNotifications switches off notifications of maintenance, and the lookup of the server's name with which each client would prepare for
+// them.
 func noNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone}
 }
@@ -77,15 +62,11 @@ func noNotifications() *maintnotifications.Config {
 // dialer is go-redis's form of a dialer.
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialOf and dialing turn a dialer into the driver's form, and back.
+// dialOf returns a dialer in the driver's form.
 func dialOf(dial dialer, network string) adapter.Dial {
 	return func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		return dial(ctx, network, addr)
 	}
-}
-
-func dialing(dial adapter.Dial) dialer {
-	return func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr, nil, nil) }
 }
 
 // dialerOr returns dial or, if that is nil, a dialer like go-redis's, whose TLS handshakes end with their contexts.

@@ -7,16 +7,18 @@
 // it asks them for others.
 //
 // A rueidis.Client does not reveal its options, and all its users share its connections. So the driver takes the options
-// and makes a client of its own, so that a renewal is not stuck behind a reply of a hundred megabytes. Almost all calls share one more
-// connection to each server, which rueidis makes, and on which the library itself speaks to the server; holdfast.Config.ViaClient says
-// when not. There is none with AuthCredentialsFn, with Standalone.EnableRedirect, and for several addresses of one server.
-// Each command is sent once: rueidis's own retries do not apply.
+// and has rueidis make connections of its own, on which it speaks to the server itself, so that a renewal is not stuck behind a reply of a
+// hundred megabytes. Almost all calls share one connection to each server. With holdfast.Config.ViaClient, and before the masters of a
+// Cluster are known, each call under way has a connection to itself: up to 64 acquires, and 256 renewals and releases. So do calls that
+// wait for replicas or disks. A connection is not used for longer than AuthCredentialsFn says by RefreshAfter.
 package holdfastrueidis
 
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"slices"
 	"time"
 
@@ -29,12 +31,8 @@ import (
 )
 
 // New returns a holdfast.Client that uses the options with which the program makes its own rueidis.Client. It connects on
-// first use. These options are changed:
-//
-//   - Retries, client-side caching, reads from replicas and ConnLifetime are switched off.
-//   - If Dialer.KeepAlive or ConnWriteTimeout is zero, it becomes 1 s or 2 s, so that a dead connection is dropped before
-//     leases end (rueidis's default takes 10 s).
-//   - If PipelineMultiplex is zero, there is one connection to each server for locks.
+// first use. Retries, client-side caching, reads from replicas and pipelining are not used. If Dialer.KeepAlive or ConnWriteTimeout is
+// zero, it becomes 1 s or 2 s.
 //
 // If the options cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
 func New(o rueidis.ClientOption, cfg *holdfast.Config) (*holdfast.Client, error) {
@@ -49,72 +47,53 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 		return nil, errors.New("rueidis.ClientOption has no InitAddress")
 	case o.ReplicaOnly:
 		return nil, errors.New("rueidis.ClientOption.ReplicaOnly cannot be used for locks: replicas do not grant them")
+	case o.Standalone.EnableRedirect:
+		return nil, errors.New("holdfastrueidis does not support rueidis.ClientOption.Standalone.EnableRedirect; use the address of the primary")
 	}
-	o.InitAddress = slices.Clone(o.InitAddress)
-	o.DisableRetry, o.DisableCache = true, true
-	if o.SendToReplicas != nil { // kept, since rueidis refuses some other options without it
-		o.SendToReplicas = func(rueidis.Completed) bool { return false }
-	}
-	o.Standalone.ReplicaAddress = nil
-	o.ConnLifetime = 0 // rueidis repeats calls in flight on a connection that reaches it
 	o.Dialer.KeepAlive = cmp.Or(o.Dialer.KeepAlive, time.Second)
 	o.ConnWriteTimeout = cmp.Or(o.ConnWriteTimeout, 2*time.Second)
-	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1)
 	lib := adapter.Library{
-		Name: "rueidis", Addrs: slices.Clone(o.InitAddress),
-		Dial: adapter.Dialer(o.DialCtxFn, o.DialFn, o.DisableTCPNoDelay), NetDialer: &o.Dialer, TLSConfig: o.TLSConfig,
-		ErrClosing: rueidis.ErrClosing, ErrNoSlot: rueidis.ErrNoSlot,
+		Name: "rueidis", Addrs: slices.Clone(o.InitAddress), MaxAge: o.ConnLifetime, Greet: greeting(o),
+		Dial: adapter.Dialer(o.DialCtxFn, o.DialFn, o.DisableTCPNoDelay),
 	}
-	o.DialFn = nil
-	lib.New = func(addr string, dial adapter.Dial) (*adapter.Client, error) {
+	if o.Sentinel.MasterSet != "" {
+		own, s := o, o.Sentinel
+		own.Username, own.Password, own.ClientName, own.Dialer, own.TLSConfig = s.Username, s.Password, s.ClientName, s.Dialer, s.TLSConfig
+		own.SelectDB = 0
+		lib.Master, lib.GreetSentinel = s.MasterSet, greeting(own)
+	} else {
+		lib.IsCluster, lib.FindsCluster = len(o.InitAddress) > 1 && !o.ForceSingleClient, !o.ForceSingleClient
+	}
+	return adapter.New(lib), nil
+}
+
+// greeting returns what greets the server at an address.
+func greeting(o rueidis.ClientOption) adapter.Greet {
+	return func(_ context.Context, addr string, dial adapter.Dial) (g adapter.Greeting, err error) {
 		own := o
-		own.DialCtxFn = dial
-		if addr != "" {
-			own = singleServer(own, addr)
+		own.InitAddress, own.ForceSingleClient, own.DialFn = []string{addr}, true, nil
+		own.Sentinel, own.Standalone, own.SendToReplicas = rueidis.SentinelOption{}, rueidis.StandaloneOption{}, nil
+		own.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, config *tls.Config) (net.Conn, error) {
+			return dial(ctx, addr, &o.Dialer, config)
 		}
-		own.InitAddress = slices.Clone(own.InitAddress) // with ShuffleInit, rueidis shuffles it in place
-		return open(own)
-	}
-	lib.Changes = o.AuthCredentialsFn != nil || o.Standalone.EnableRedirect
-	lib.Greet = func(_ context.Context, addr string, dial adapter.Dial) (*adapter.Client, error) {
-		own := singleServer(o, addr)
-		own.DialCtxFn, own.PipelineMultiplex = dial, -1
+		own.DisableRetry, own.DisableCache, own.PipelineMultiplex, own.ConnLifetime = true, true, -1, 0
 		own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
 		own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise rueidis would read our replies
 		own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
 		if credentials := o.AuthCredentialsFn; credentials != nil {
 			own.AuthCredentialsFn = func(of rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
 				c, err := credentials(of)
+				if !c.RefreshAfter.IsZero() {
+					g.MaxAge = max(time.Until(c.RefreshAfter), 1)
+				}
 				c.RefreshAfter = time.Time{} // otherwise rueidis would send AUTH, and read our replies
 				return c, err
 			}
 		}
-		return open(own)
-	}
-	if o.Sentinel.MasterSet != "" {
-		lib.Master = o.Sentinel.MasterSet
-		lib.Sentinel = func(addr string, dial adapter.Dial) (*adapter.Client, error) {
-			own, s := singleServer(o, addr), o.Sentinel
-			own.DialCtxFn, own.SelectDB = dial, 0
-			own.Username, own.Password, own.ClientName, own.Dialer, own.TLSConfig = s.Username, s.Password, s.ClientName, s.Dialer, s.TLSConfig
-			return open(own)
+		c, err := rueidis.NewClient(own)
+		if err == nil {
+			g.Free = c.Close
 		}
+		return g, err
 	}
-	return adapter.New(lib), nil
-}
-
-// singleServer returns the options for the server at addr alone.
-func singleServer(o rueidis.ClientOption, addr string) rueidis.ClientOption {
-	o.InitAddress, o.ForceSingleClient = []string{addr}, true
-	o.Sentinel, o.Standalone, o.SendToReplicas = rueidis.SentinelOption{}, rueidis.StandaloneOption{}, nil
-	return o
-}
-
-// open makes a client.
-func open(o rueidis.ClientOption) (*adapter.Client, error) {
-	c, err := rueidis.NewClient(o)
-	if err != nil {
-		return nil, err
-	}
-	return adapter.NewClient(c, c.Mode() == rueidis.ClientModeCluster), nil
 }

@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/adapter"
-	"github.com/holdfast-go/holdfast/internal/bare"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/network"
@@ -55,7 +53,11 @@ func (s *Server) NewClient(t TB, cfg *holdfast.Config) *Client {
 	if cfg != nil {
 		c.prefix = cfg.Prefix
 	}
-	locks, err := holdfast.New(process{bare.New("holdfasttest", c.dial), &c.asleep}, cfg)
+	locks, err := holdfast.New(adapter.Bare("holdfasttest", func(ctx context.Context) (net.Conn, error) {
+		conn, err := c.dial(ctx)
+		c.asleep.Pass(nil)
+		return pausing{conn, &c.asleep}, err
+	}), cfg)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -168,26 +170,7 @@ func (c *Client) end() {
 	c.links.Wait()
 }
 
-// process is the driver of a Client, whose calls neither begin nor return while the process is paused.
-type process struct {
-	*adapter.Driver
-	asleep *network.Gate
-}
-
-// Connects implements driver.Connector.
-func (p process) Connects() driver.Driver { return p }
-
-// Connect opens a connection on which nothing is written or read while the process is paused.
-func (p process) Connect(ctx context.Context, node string) (driver.Connection, error) {
-	p.asleep.Pass(nil)
-	conn, err := p.Driver.Connect(ctx, node)
-	p.asleep.Pass(nil)
-	if err == nil {
-		conn.Conn = pausing{conn.Conn, p.asleep}
-	}
-	return conn, err
-}
-
+// pausing is a connection on which nothing is written or read while the process is paused.
 type pausing struct {
 	net.Conn
 	asleep *network.Gate
@@ -203,24 +186,4 @@ func (c pausing) Write(b []byte) (int, error) {
 	c.asleep.Pass(nil)
 	defer c.asleep.Pass(nil)
 	return c.Conn.Write(b)
-}
-
-func (p process) Run(ctx context.Context, call driver.Call) (string, error) {
-	p.asleep.Pass(nil)
-	defer p.asleep.Pass(nil)
-	return p.Driver.Run(ctx, call)
-}
-
-func (p process) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	p.asleep.Pass(nil)
-	p.Driver.RunAll(ctx, calls, func(i int, reply string, err error) {
-		p.asleep.Pass(nil)
-		tell(i, reply, err)
-	})
-}
-
-func (p process) RunDurably(ctx context.Context, call driver.Call, d driver.Durability) (string, driver.Confirmation, error) {
-	p.asleep.Pass(nil)
-	defer p.asleep.Pass(nil)
-	return p.Driver.RunDurably(ctx, call, d)
 }

@@ -32,7 +32,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
-	"github.com/holdfast-go/holdfast/internal/bare"
+	"github.com/holdfast-go/holdfast/internal/adapter"
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
@@ -93,7 +93,7 @@ func (s *Server) start() error {
 	}
 	defer conn.Close()
 	s.redis.Server().SetPreHook(s.before)
-	_, err = bare.NewConn(conn).Do(context.Background(), "SCRIPT", "FLUSH") // those from before a restart
+	_, err = adapter.NewConn(conn).Do(context.Background(), "SCRIPT", "FLUSH") // those from before a restart
 	return err
 }
 

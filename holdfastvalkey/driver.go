@@ -2,15 +2,18 @@
 // Cluster. It does not support Sentinel; holdfastgoredis.NewFailover and holdfastrueidis do.
 //
 // A valkey.Client does not reveal its options, and all its users share its connections. So the driver takes the options
-// and makes a client of its own. Almost all calls share one more connection to each server, which valkey-go makes, and on which the
-// library itself speaks to the server; holdfast.Config.ViaClient says when not. There is none with AuthCredentialsFn, and for
-// several addresses of one server. Each command is sent once: valkey-go's own retries do not apply.
+// and has valkey-go make connections of its own, on which it speaks to the server itself. Almost all calls share one connection to each
+// server. With holdfast.Config.ViaClient, and before the masters of a Cluster are known, each call under way has a connection to itself: up
+// to 64 acquires, and 256 renewals and releases. So do calls that wait for replicas or disks. A connection is not used for longer than
+// AuthCredentialsFn says by RefreshAfter.
 package holdfastvalkey
 
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"slices"
 	"time"
 
@@ -23,12 +26,8 @@ import (
 )
 
 // New returns a holdfast.Client that uses the options with which the program makes its own valkey.Client. It connects on
-// first use. These options are changed:
-//
-//   - Retries, client-side caching, reads from replicas and ConnLifetime are switched off.
-//   - If Dialer.KeepAlive or ConnWriteTimeout is zero, it becomes 1 s or 2 s, so that a dead connection is dropped before
-//     leases end (valkey-go's default takes 10 s).
-//   - If PipelineMultiplex is zero, there is one connection to each server for locks.
+// first use. Retries, client-side caching, reads from replicas and pipelining are not used. If Dialer.KeepAlive or ConnWriteTimeout is
+// zero, it becomes 1 s or 2 s.
 //
 // If the options cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
 func New(o valkey.ClientOption, cfg *holdfast.Config) (*holdfast.Client, error) {
@@ -48,53 +47,43 @@ func NewDriver(o valkey.ClientOption) (driver.Driver, error) {
 	case o.Standalone.EnableRedirect:
 		return nil, errors.New("holdfastvalkey does not support valkey.ClientOption.Standalone.EnableRedirect; use the address of the primary")
 	}
-	o.InitAddress = slices.Clone(o.InitAddress)
-	o.DisableRetry, o.DisableCache = true, true
-	if o.SendToReplicas != nil { // kept, since valkey-go refuses some other options without it
-		o.SendToReplicas = func(valkey.Completed) bool { return false }
-	}
-	o.Standalone = valkey.StandaloneOption{}
-	o.ConnLifetime = 0 // valkey-go repeats calls in flight on a connection that reaches it
 	o.Dialer.KeepAlive = cmp.Or(o.Dialer.KeepAlive, time.Second)
 	o.ConnWriteTimeout = cmp.Or(o.ConnWriteTimeout, 2*time.Second)
-	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1)
 	lib := adapter.Library{
-		Name: "valkey", Addrs: slices.Clone(o.InitAddress),
-		Dial: adapter.Dialer(o.DialCtxFn, o.DialFn, o.DisableTCPNoDelay), NetDialer: &o.Dialer, TLSConfig: o.TLSConfig,
-		ErrClosing: valkey.ErrClosing, ErrNoSlot: valkey.ErrNoSlot,
+		Name: "valkey", Addrs: slices.Clone(o.InitAddress), MaxAge: o.ConnLifetime, Greet: greeting(o),
+		Dial:      adapter.Dialer(o.DialCtxFn, o.DialFn, o.DisableTCPNoDelay),
+		IsCluster: len(o.InitAddress) > 1 && !o.ForceSingleClient, FindsCluster: !o.ForceSingleClient,
 	}
-	o.DialFn = nil
-	lib.New = func(_ string, dial adapter.Dial) (*adapter.Client, error) {
+	return adapter.New(lib), nil
+}
+
+// greeting returns what greets the server at an address.
+func greeting(o valkey.ClientOption) adapter.Greet {
+	return func(_ context.Context, addr string, dial adapter.Dial) (g adapter.Greeting, err error) {
 		own := o
-		own.DialCtxFn = dial
-		own.InitAddress = slices.Clone(own.InitAddress) // with ShuffleInit, valkey-go shuffles it in place
-		return open(own)
-	}
-	lib.Changes = o.AuthCredentialsFn != nil
-	lib.Greet = func(_ context.Context, addr string, dial adapter.Dial) (*adapter.Client, error) {
-		own := o
-		own.InitAddress, own.ForceSingleClient, own.SendToReplicas = []string{addr}, true, nil
-		own.DialCtxFn, own.PipelineMultiplex = dial, -1
+		own.InitAddress, own.ForceSingleClient, own.DialFn = []string{addr}, true, nil
+		own.Sentinel, own.Standalone, own.SendToReplicas = valkey.SentinelOption{}, valkey.StandaloneOption{}, nil
+		own.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, config *tls.Config) (net.Conn, error) {
+			return dial(ctx, addr, &o.Dialer, config)
+		}
+		own.DisableRetry, own.DisableCache, own.PipelineMultiplex, own.ConnLifetime = true, true, -1, 0
 		own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
 		own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise valkey-go would read our replies
 		own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
 		if credentials := o.AuthCredentialsFn; credentials != nil {
 			own.AuthCredentialsFn = func(of valkey.AuthCredentialsContext) (valkey.AuthCredentials, error) {
 				c, err := credentials(of)
+				if !c.RefreshAfter.IsZero() {
+					g.MaxAge = max(time.Until(c.RefreshAfter), 1)
+				}
 				c.RefreshAfter = time.Time{} // otherwise valkey-go would send AUTH, and read our replies
 				return c, err
 			}
 		}
-		return open(own)
+		c, err := valkey.NewClient(own)
+		if err == nil {
+			g.Free = c.Close
+		}
+		return g, err
 	}
-	return adapter.New(lib), nil
-}
-
-// open makes a client.
-func open(o valkey.ClientOption) (*adapter.Client, error) {
-	c, err := valkey.NewClient(o)
-	if err != nil {
-		return nil, err
-	}
-	return adapter.NewClient(c, c.Mode() == valkey.ClientModeCluster), nil
 }

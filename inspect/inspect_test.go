@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
-	"github.com/holdfast-go/holdfast/internal/bare"
+	"github.com/holdfast-go/holdfast/internal/adapter"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
@@ -123,7 +123,7 @@ func TestWatchSeesAllLocks(t *testing.T) {
 // An error about many locks names no lock, but what was tried, and where.
 func TestErrorsSayWhatWasTried(t *testing.T) {
 	t.Parallel()
-	c, err := holdfast.New(bare.New("127.0.0.1:1", func(ctx context.Context) (net.Conn, error) {
+	c, err := holdfast.New(adapter.Bare("127.0.0.1:1", func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", "127.0.0.1:1")
 	}), &holdfast.Config{RetryTimeout: 20 * time.Millisecond})
 	if err != nil {

@@ -21,14 +21,15 @@ type Parts struct {
 
 // Set by package holdfast.
 var (
-	Client  func(c any) Parts                          // of a *holdfast.Client
-	Lock    func(l any) engine.Lock                    // of a *holdfast.Lock
-	NewLock func(l engine.Lock, wait option.Limit) any // a *holdfast.Lock
-	Lease   func(l any) engine.Lease                   // of a *holdfast.Lease
-	Status  func(s *lock.Status) any                   // a holdfast.Status
-	Holder  func(h lock.Holder) any                    // a holdfast.Holder
-	Error   func(err error) error                      // converts an error of the engine to one of package holdfast
-	ErrorOf func(lease any, err error) error           // Error for a *holdfast.Lease, whose fence the error then has
+	Client   func(c any) Parts                          // of a *holdfast.Client
+	Lock     func(l any) engine.Lock                    // of a *holdfast.Lock
+	NewLock  func(l engine.Lock, wait option.Limit) any // a *holdfast.Lock
+	Lease    func(l any) engine.Lease                   // of a *holdfast.Lease
+	NewLease func(l engine.Lease) any                   // a *holdfast.Lease
+	Status   func(s *lock.Status) any                   // a holdfast.Status
+	Holder   func(h lock.Holder) any                    // a holdfast.Holder
+	Error    func(err error) error                      // converts an error of the engine to one of package holdfast
+	ErrorOf  func(lease any, err error) error           // Error for a *holdfast.Lease, whose fence the error then has
 )
 
 // Set by packages quorum and inspect.

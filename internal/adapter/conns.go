@@ -5,11 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"runtime"
 	"sync"
 	"syscall"
-	"time"
-	"weak"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/bounds"
@@ -38,25 +35,19 @@ func Dialer(withContext Dial, without func(addr string, d *net.Dialer, config *t
 	}
 }
 
-// conns is the set of a driver's connections. The libraries offer no way to close one of them.
+// conns is a set of connections that can all be closed at once. Its zero value is empty.
 type conns struct {
-	mu sync.Mutex
-	// all has weak pointers, because go-redis before 9.23 does not close a connection whose server did not answer HELLO, and leaves it
-	// to the garbage collector.
-	all  map[weak.Pointer[conn]]struct{}
-	addr string // of the latest
+	mu  sync.Mutex
+	all map[*conn]struct{}
 	// era ends when all connections are closed. Those of an earlier one, which are still being made, are not added any more.
 	era    context.Context // nil at first
 	endEra context.CancelFunc
 }
 
-// conn is a connection that knows how long its server has been silent.
+// conn is a connection of a set.
 type conn struct {
 	net.Conn
 	owner *conns
-
-	mu           sync.Mutex
-	waitingSince time.Time // the first write since the last read; zero if nothing was written since
 }
 
 // syscallConn is a conn of which go-redis can find out that it is broken.
@@ -65,10 +56,6 @@ type syscallConn struct {
 	syscall.Conn
 }
 
-// maxSilence is how long a server may leave requests unanswered before a call that times out closes the connection. A
-// shorter silence may be due to another, slow call.
-const maxSilence = time.Second
-
 // dialError is the error of a dial that failed, so that no call was sent.
 type dialError struct{ error }
 
@@ -76,82 +63,56 @@ func (e *dialError) Unwrap() error { return e.error }
 
 func (e *dialError) Is(target error) bool { return target == driver.ErrNotSent }
 
-var errReplaced = errors.New("the client was given up while it connected")
+var errReplaced = errors.New("all connections were closed meanwhile")
 
-// bounded returns what opens connections that close when the server sends what the libraries could not survive.
-func bounded(dial Dial) Dial {
-	return func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
-		conn, err := dial(ctx, addr, d, config)
-		if err != nil {
-			return nil, err
-		}
-		return bounds.Wrap(conn), nil
+// current returns the era of connections that are opened now. It also ends with ctx.
+func (s *conns) current(ctx context.Context) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.era == nil || s.era.Err() != nil {
+		s.era, s.endEra = context.WithCancel(ctx)
 	}
+	return s.era
 }
 
-// dial returns what opens connections that are of conns, until that era ends.
-func (d *Driver) dial(era context.Context) Dial {
-	return bounded(func(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+// dialing returns what opens connections of the set with dial, until that era ends. They close when the server sends what the libraries
+// could not survive.
+func (s *conns) dialing(dial Dial, era context.Context) Dial {
+	return func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(era, cancel)()
-		raw, err := d.lib.Dial(ctx, addr, dialer, config)
+		raw, err := dial(ctx, addr, d, config)
 		if era.Err() != nil && err != nil {
 			err = errReplaced // and not that of ctx, which looks as if the caller had given up
 		}
 		if err != nil {
 			return nil, &dialError{err}
 		}
-		c := &conn{Conn: raw, owner: &d.conns}
-		if !d.conns.add(c, addr, era) {
+		c := &conn{Conn: raw, owner: s}
+		if !s.add(c, era) {
 			_ = raw.Close()
 			return nil, &dialError{errReplaced}
 		}
 		if sys, is := raw.(syscall.Conn); is {
-			return syscallConn{c, sys}, nil
+			return bounds.Wrap(syscallConn{c, sys}), nil
 		}
-		return c, nil
-	})
-}
-
-// era returns the era of connections that are opened now. It also ends with the driver.
-func (d *Driver) era() context.Context {
-	s := &d.conns
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.era == nil || s.era.Err() != nil {
-		s.era, s.endEra = context.WithCancel(d.ctx)
+		return bounds.Wrap(c), nil
 	}
-	return s.era
 }
 
 // add adds a connection, or returns false if its era has ended.
-func (s *conns) add(c *conn, addr string, era context.Context) bool {
+func (s *conns) add(c *conn, era context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if era.Err() != nil {
 		return false
 	}
 	if s.all == nil {
-		s.all = map[weak.Pointer[conn]]struct{}{}
+		s.all = map[*conn]struct{}{}
 	}
-	ref := weak.Make(c)
-	s.all[ref], s.addr = struct{}{}, addr
-	runtime.AddCleanup(c, s.remove, ref)
+	s.all[c] = struct{}{}
 	return true
-}
-
-func (s *conns) remove(ref weak.Pointer[conn]) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.all, ref)
-}
-
-// latest returns the address that was dialed last: that of the server, unless there are several.
-func (s *conns) latest() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.addr
 }
 
 // closeAll closes all connections, and ends their era.
@@ -160,54 +121,20 @@ func (s *conns) closeAll() {
 	if s.endEra != nil {
 		s.endEra()
 	}
+	all := s.all
+	s.all = nil
 	s.mu.Unlock()
-	s.closeIf(func(*conn) bool { return true })
-}
-
-// closeIf closes the connections for which f returns true.
-func (s *conns) closeIf(f func(c *conn) bool) {
-	s.mu.Lock()
-	var matching []*conn
-	for ref := range s.all {
-		if c := ref.Value(); c != nil && f(c) {
-			matching = append(matching, c)
-		}
+	for c := range all {
+		_ = c.Conn.Close()
 	}
-	s.mu.Unlock()
-	for _, c := range matching {
-		_ = c.Close()
-	}
-}
-
-func (c *conn) isSilent() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.waitingSince.IsZero() && time.Since(c.waitingSince) >= maxSilence
-}
-
-func (c *conn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	if c.waitingSince.IsZero() {
-		c.waitingSince = time.Now()
-	}
-	c.mu.Unlock()
-	return c.Conn.Write(p)
-}
-
-func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if n > 0 {
-		c.mu.Lock()
-		c.waitingSince = time.Time{}
-		c.mu.Unlock()
-	}
-	return n, err
 }
 
 // NetConn returns the connection that c wraps, as the NetConn of a tls.Conn does.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
 func (c *conn) Close() error {
-	c.owner.remove(weak.Make(c))
+	c.owner.mu.Lock()
+	delete(c.owner.all, c)
+	c.owner.mu.Unlock()
 	return c.Conn.Close()
 }

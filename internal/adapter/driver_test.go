@@ -1,9 +1,14 @@
 package adapter
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
+	"fmt"
+	"io"
 	"net"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,33 +18,58 @@ import (
 	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
-// answering returns a client that gives every command this reply.
-func answering(reply resp.Reply) *Client {
-	return &Client{Close: func() {}, Pools: true, Send: func(_ context.Context, commands ...resp.Command) []resp.Reply {
-		replies := make([]resp.Reply, len(commands))
-		for i := range replies {
-			replies[i] = reply
+// network has servers and sentinels, by address, which answer commands.
+type network map[string]func(words []string) string
+
+// dial opens a connection to one of them.
+func (n network) dial(_ context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	go func() {
+		defer theirs.Close()
+		in := bufio.NewReader(theirs)
+		for {
+			request, err := resp.Read(in)
+			words, is := request.([]any)
+			if err != nil || !is {
+				return
+			}
+			text := make([]string, len(words))
+			for i, word := range words {
+				text[i] = fmt.Sprint(word)
+			}
+			if _, err := io.WriteString(theirs, n[addr](text)); err != nil {
+				return
+			}
 		}
-		return replies
+	}()
+	return ours, nil
+}
+
+// library returns a library that dials in the network.
+func (n network) library(addrs ...string) Library {
+	return Library{Addrs: addrs, Dial: n.dial, Greet: func(ctx context.Context, addr string, dial Dial) (Greeting, error) {
+		_, err := dial(ctx, addr, nil, nil)
+		return Greeting{}, err
 	}}
 }
 
-// following returns a driver that follows master, and a connection of it.
+// following returns a driver that follows the master, and a connection of it.
 func following(t *testing.T, master *atomic.Value) (*Driver, net.Conn) {
-	d := New(Library{
-		Find: func(context.Context) (string, error) { return master.Load().(string), nil },
-		New:  func(string, Dial) (*Client, error) { return answering(resp.Reply{Value: "hello"}), nil },
-		Dial: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			ours, _ := net.Pipe()
-			return ours, nil
-		},
-		Greet: func(ctx context.Context, addr string, dial Dial) (*Client, error) {
-			_, err := dial(ctx, addr, nil, nil)
-			return nil, err
-		},
-	})
-	t.Cleanup(func() { _ = d.Close() })
 	master.Store("one")
+	server := func([]string) string { return "+OK\r\n" }
+	lib := network{"one": server, "other": server, "sentinel": func(words []string) string {
+		if words[1] == "get-master-addr-by-name" {
+			return string(resp.Append(nil, master.Load().(string), "1"))
+		}
+		return "*0\r\n"
+	}}.library("sentinel")
+	dial := lib.Dial
+	lib.Dial = func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+		return dial(ctx, strings.TrimSuffix(addr, ":1"), d, config)
+	}
+	lib.GreetSentinel = lib.Greet
+	d := New(lib)
+	t.Cleanup(func() { _ = d.Close() })
 	conn, err := d.Connect(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -49,17 +79,15 @@ func following(t *testing.T, master *atomic.Value) (*Driver, net.Conn) {
 
 func isOpen(c net.Conn) bool { return c.SetDeadline(time.Time{}) == nil }
 
-// A connection that calls go past the client on must not stay on a master that was replaced, even if the driver has no client any more: the
-// old master may go on granting locks.
-func TestConnectionsOfAReplacedMasterAreClosedWithoutAClient(t *testing.T) {
+// A connection must not stay on a master that was replaced: the old master may go on granting locks.
+func TestConnectionsOfAReplacedMasterAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var master atomic.Value
 		d, conn := following(t, &master)
-		time.Sleep(dropPeriod)
 		d.Failed(context.DeadlineExceeded)
 		time.Sleep(2 * watchPeriod)
-		if d.current() != nil || !isOpen(conn) {
-			t.Fatal("the client was not given up, or the connection was closed although the master is the same")
+		if !isOpen(conn) {
+			t.Fatal("the connection was closed although the master is the same")
 		}
 		master.Store("other")
 		time.Sleep(2 * watchPeriod)
@@ -87,41 +115,116 @@ func TestAFailedDialHurriesTheLookForTheMaster(t *testing.T) {
 	})
 }
 
-// If a slot moves to a node that has no slots yet, the library does not know the node before it has followed a redirection there, and may
-// forget it at once.
-func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
-	var redirections atomic.Int64
-	node := answering(resp.Reply{Value: int64(1)})
-	node.Dedicate = func(bool) (resp.Sender, func()) {
-		return func(_ context.Context, commands ...resp.Command) []resp.Reply {
-			if len(commands) != 3 || commands[0].Words[0] != "asking" {
-				t.Errorf("the node is sent %v", commands)
+// If a slot moves to a node that has no slots yet, the driver does not know the node before a server redirects it there.
+func TestACallFollowsRedirections(t *testing.T) {
+	asking := false
+	var circle atomic.Bool
+	n := network{
+		"10.0.0.1:6379": func(words []string) string {
+			if words[0] == "cluster" {
+				return "*1\r\n*3\r\n:0\r\n:16383\r\n" + "*2\r\n$8\r\n10.0.0.1\r\n:6379\r\n"
 			}
-			return []resp.Reply{{Value: "OK"}, {Value: "done"}, {Value: int64(1)}}
-		}, func() {}
+			return "-ASK 1 10.0.0.2:6379\r\n"
+		},
+		"10.0.0.2:6379": func(words []string) string {
+			switch {
+			case words[0] == "asking":
+				asking = true
+				return "+OK\r\n"
+			case words[0] == "wait":
+				return ":1\r\n"
+			case !asking || circle.Load():
+				return "-MOVED 1 10.0.0.1:6379\r\n"
+			}
+			asking = false
+			return "$4\r\ndone\r\n"
+		},
 	}
-	moving := answering(resp.Reply{Err: driver.ReplyError("ASK 1 10.0.0.2:6379")})
-	moving.IsCluster = true
-	moving.Nodes = func() map[string]*Client {
-		if redirections.Load() == 2 {
-			return map[string]*Client{"10.0.0.2:6379": node}
-		}
-		return nil
-	}
-	redirected := moving.Send
-	moving.Send = func(ctx context.Context, commands ...resp.Command) []resp.Reply {
-		if commands[0].Words[0] == "eval" { // the library follows the redirection
-			redirections.Add(1)
-			return []resp.Reply{{Value: "master"}}
-		}
-		return redirected(ctx, commands...)
-	}
-	moving.Dedicate = func(bool) (resp.Sender, func()) { return redirected, func() {} }
-	d := New(Library{New: func(string, Dial) (*Client, error) { return moving, nil }})
+	lib := n.library("10.0.0.1:6379")
+	lib.IsCluster = true
+	d := New(lib)
 	defer d.Close()
 	c := driver.Call{Script: driver.NewScript("test", ""), Keys: []string{"k"}}
-	text, reached, err := d.RunDurably(t.Context(), c, driver.Durability{Replicas: 1})
-	if text != "done" || reached.Replicas != 1 || err != nil {
+	if text, reached, err := d.RunDurably(t.Context(), c, driver.Durability{Replicas: 1}); text != "done" || reached.Replicas != 1 || err != nil {
 		t.Errorf("%q, %+v, %v", text, reached, err)
 	}
+	if text, err := d.Run(t.Context(), c); text != "done" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	// Servers that send a call to each other do so three times.
+	circle.Store(true)
+	if text, err := d.Run(t.Context(), c); !resp.Is(err, "TRYAGAIN") {
+		t.Errorf("%q, %v; want TRYAGAIN", text, err)
+	}
+}
+
+// Calls have connections of their own, which are used again until one of them breaks or they are too old.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials atomic.Int64
+		var fails atomic.Bool
+		n := network{"the server": func(words []string) string {
+			time.Sleep(time.Millisecond)
+			if fails.Load() {
+				return "what is no reply\r\n"
+			}
+			return "$4\r\ndone\r\n"
+		}}
+		lib := n.library("the server")
+		lib.Dial = func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+			dials.Add(1)
+			return n.dial(ctx, addr, d, config)
+		}
+		d := New(lib)
+		defer d.Close()
+		c := driver.Call{Script: driver.NewScript("test", ""), Keys: []string{"k"}, Urgent: true}
+		run := func(many int, want int64) {
+			t.Helper()
+			dials.Store(0)
+			var all sync.WaitGroup
+			for range many {
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					if _, err := d.Run(ctx, c); (err != nil) != fails.Load() {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if n := dials.Load(); n != want {
+				t.Errorf("%d connections were made, want %d", n, want)
+			}
+		}
+		run(3, 3)
+		run(3, 0)
+		fails.Store(true)
+		run(1, 0)
+		fails.Store(false)
+		run(3, 3)
+		time.Sleep(maxIdle)
+		run(1, 1)
+		time.Sleep(time.Second)
+		d.Failed(context.DeadlineExceeded)
+		run(1, 1)
+	})
+}
+
+// Connections to nodes that have left a Cluster are not kept: over the years there may be many of these nodes.
+func TestNodesThatLeftAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := network{}
+		d := New(n.library("one"))
+		defer d.Close()
+		for _, addr := range []string{"one", "two", "three"} {
+			n[addr] = func([]string) string { return "+OK\r\n" }
+			if reply := d.servers.sender(addr, use{})(t.Context(), resp.New("ping"))[0]; reply.Err != nil {
+				t.Error(reply.Err)
+			}
+			time.Sleep(maxIdle)
+		}
+		if len(d.servers.sites) != 1 {
+			t.Errorf("%d sites are known", len(d.servers.sites))
+		}
+	})
 }

@@ -2,78 +2,80 @@ package adapter
 
 import (
 	"context"
+	"net"
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/resp"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
-// follower finds the master that Sentinel names and makes the driver drop clients of any other server. A replaced
-// master may stay alive and accept writes for ten seconds, until a sentinel makes it a replica; its answers are
-// worthless. The libraries follow only one sentinel, which can hang or miss a failover.
+// follower finds the master that the sentinels name, and closes the connections to any other server. A replaced master may stay alive and
+// accept writes for ten seconds, until a sentinel makes it a replica; its answers are worthless.
 type follower struct {
-	d     *Driver
-	group *sentinel.Group // nil if the library asks sentinels itself
-	find  func(ctx context.Context) (addr string, err error)
-	hurry chan struct{} // holds an item if the master is to be looked for soon
+	d         *Driver
+	group     *sentinel.Group
+	sentinels pool
+	hurry     chan struct{} // holds an item if the master is to be looked for soon
 
 	mu       sync.Mutex
 	watching bool
-	master   string // the server that the latest client leads to, or the one being made; "" before the first
+	master   string // "" before the first look
 }
 
-// watchPeriod is the time between two looks for the master, and hurryPeriod that between a failed dial and the look that it causes.
+// watchPeriod is the time between two looks for the master, and hurryPeriod that between a failure and the look that it causes.
 const (
 	watchPeriod = time.Second
 	hurryPeriod = 100 * time.Millisecond
 )
 
 func newFollower(d *Driver) *follower {
-	f := &follower{d: d, find: d.lib.Find, hurry: make(chan struct{}, 1)}
-	if d.lib.Sentinel != nil {
-		f.group = sentinel.New(d.lib.Master, d.lib.Addrs, func(addr string) (resp.Sender, func(), error) {
-			client, err := d.lib.Sentinel(addr, bounded(d.lib.Dial))
-			if err != nil {
-				return nil, nil, convert(err)
-			}
-			return client.Send, client.Close, nil
-		})
-		f.find = f.group.Master
+	f := &follower{d: d, hurry: make(chan struct{}, 1)}
+	f.sentinels.ctx, f.sentinels.spawn = d.ctx, d.spawn
+	f.sentinels.open = func(ctx context.Context, addr string) (driver.Connection, error) {
+		s := &f.sentinels.conns
+		return d.greet(ctx, addr, d.lib.GreetSentinel, s.dialing(d.lib.Dial, s.current(d.ctx)))
 	}
+	f.group = sentinel.New(d.lib.Master, d.lib.Addrs, func(addr string) resp.Sender { return f.sentinels.sender(addr, use{}) })
 	return f
 }
 
-// connect makes a client for the master. It is called while the driver has none.
-func (f *follower) connect() (*Client, error) {
+// locate returns the master's address.
+func (f *follower) locate(ctx context.Context) (string, error) {
 	f.mu.Lock()
 	if !f.watching {
 		f.watching = f.d.spawn(f.watch)
 	}
+	master, closing := f.master, !f.watching
 	f.mu.Unlock()
-	master, err := f.find(f.d.ctx)
+	switch {
+	case closing:
+		return "", net.ErrClosed
+	case master != "":
+		return master, nil
+	}
+	master, err := f.group.Master(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	f.mu.Lock()
-	old := f.master
+	defer f.mu.Unlock()
+	if f.master == "" { // watch may know better
+		f.master = master
+	}
+	return f.master, nil
+}
+
+// set notes where the master is. Connections to another server are closed.
+func (f *follower) set(master string) {
+	f.mu.Lock()
+	replaced := f.master != "" && f.master != master
 	f.master = master
 	f.mu.Unlock()
-	if old != master { // open asks for the era before the address
-		f.d.conns.closeAll() // those that it has made since the last client was dropped
+	if replaced {
+		f.d.servers.closeAll()
 	}
-	client, err := f.d.lib.New(master, f.d.dial(f.d.era()))
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(f.d.ctx, 4*sentinel.Timeout)
-	defer cancel()
-	// Sentinels that missed a failover still name the old master.
-	if err := resp.CheckMaster(client.Send(ctx, resp.New("hello"))[0]); err != nil {
-		client.Close()
-		return nil, err
-	}
-	return client, nil
 }
 
 // look has watch look for the master soon.
@@ -100,10 +102,8 @@ func (f *follower) watch() {
 		case <-f.d.ctx.Done():
 			return
 		}
-		master, err := f.find(f.d.ctx)
-		client := f.d.current() // before addr, which changes before there is another client
-		if err == nil && master != f.addr() {
-			f.d.drop(client, 0, true)
+		if master, err := f.group.Master(f.d.ctx); err == nil {
+			f.set(master)
 		}
 	}
 }
@@ -113,12 +113,4 @@ func (f *follower) addr() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.master
-}
-
-// mistakes returns the faults of the sentinels' addresses.
-func (f *follower) mistakes() string {
-	if f.group == nil {
-		return ""
-	}
-	return f.group.Mistakes()
 }

@@ -4,59 +4,65 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
-// numSlots is the number of slots of a Cluster.
-const numSlots = 1 << 14
-
-// slotMap is the map of a Cluster's slots to its masters. The libraries have one, but do not expose it. If the map is
-// wrong, calls may wait for those of a node that hangs, and a node may refuse subscriptions.
+// slotMap is the map of a Cluster's slots to its masters. If it is wrong, calls may wait for those of a node that hangs, and a node may
+// refuse subscriptions.
 type slotMap struct {
-	masters []string         // addresses as the library has them; the first is ""
-	slots   [numSlots]uint16 // the index in masters of each slot's master
-	asked   time.Time        // when the Cluster was asked for it
+	masters []string           // addresses; the first is ""
+	slots   [keys.Slots]uint16 // the index in masters of each slot's master
+	asked   time.Time          // when the Cluster was asked for it
 }
 
 const (
-	slotMapPeriod = 10 * time.Second // how long a slot map is used before it is refreshed
-	nodeTimeout   = time.Second      // how long refreshSlots waits for one node
+	slotMapPeriod = 10 * time.Second       // how long a slot map is used before it is refreshed
+	refreshPeriod = 100 * time.Millisecond // the shortest time from one refresh to the next that a failure causes
+	nodeTimeout   = time.Second            // how long refreshSlots waits for one node
 )
 
 // Node returns the address of a key's master.
 func (d *Driver) Node(key string) string {
-	client := d.current()
-	switch {
-	case client == nil || !client.IsCluster:
+	if !d.isCluster.Load() {
 		return ""
-	case client.Node != nil:
-		return client.Node(key)
 	}
 	m := d.slots.Load()
-	if (m == nil || time.Since(m.asked) > slotMapPeriod) && d.refreshing.CompareAndSwap(false, true) {
-		if !d.spawn(func() {
-			defer d.refreshing.Store(false)
-			_ = d.refreshSlots(d.ctx)
-		}) {
-			d.refreshing.Store(false)
-		}
+	if m == nil || time.Since(m.asked) > slotMapPeriod {
+		d.refresh()
 	}
-	return m.master(key)
-}
-
-func (m *slotMap) master(key string) string {
 	if m == nil {
 		return ""
 	}
 	return m.masters[m.slots[keys.Slot(key)]]
+}
+
+// nodes returns the addresses of the Cluster's nodes, as far as they are known, or that of the server.
+func (d *Driver) nodes() []string {
+	all := d.lib.Addrs
+	if m := d.slots.Load(); m != nil && len(m.masters) > 1 {
+		all = m.masters[1:]
+	}
+	return all
+}
+
+// refresh refreshes the slot map in the background.
+func (d *Driver) refresh() {
+	if m := d.slots.Load(); m != nil && time.Since(m.asked) < refreshPeriod || !d.refreshing.CompareAndSwap(false, true) {
+		return
+	}
+	if !d.spawn(func() {
+		defer d.refreshing.Store(false)
+		_ = d.refreshSlots(d.ctx)
+	}) {
+		d.refreshing.Store(false)
+	}
 }
 
 // refreshSlots asks the Cluster for its slot map, one node after another until one answers. If none does, it keeps the old map for
@@ -64,35 +70,46 @@ func (m *slotMap) master(key string) string {
 func (d *Driver) refreshSlots(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, slotMapPeriod)
 	defer cancel()
-	asked := time.Now()
-	m := &slotMap{masters: []string{""}}
-	if old := d.slots.Load(); old != nil {
-		*m = *old
+	if d.lib.Reload != nil {
+		d.lib.Reload(ctx)
 	}
-	client, err := d.connect(ctx)
-	if err == nil {
-		defer client.calls.Done()
-		err = errNoNodes
-		for addr, node := range client.Nodes() {
+	asked, found, err := time.Now(), []Slots(nil), errNoNodes
+	if d.lib.Slots != nil {
+		found, err = d.lib.Slots(ctx)
+	} else {
+		all := slices.Concat(d.nodes(), d.lib.Addrs) // those that the program named may be known by other names
+		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for _, addr := range all {
 			nodeCtx, cancel := context.WithTimeout(ctx, nodeTimeout)
-			reply := node.Send(nodeCtx, resp.New("cluster", "slots"))[0]
+			reply := d.servers.sender(addr, use{urgent: true})(nodeCtx, resp.New("cluster", "slots"))[0]
 			cancel()
-			var answer *slotMap
-			if answer, err = parseSlots(reply.Value, addr); err == nil {
-				m = answer
+			if found, err = parseSlots(reply.Value, addr); err == nil {
 				break
 			}
 			err = cmp.Or(reply.Err, err)
 		}
 	}
+	m := &slotMap{masters: []string{""}}
+	if old := d.slots.Load(); old != nil && err != nil {
+		*m = *old
+	}
 	m.asked = asked
+	for _, s := range found {
+		n := slices.Index(m.masters, s.Master)
+		if n < 0 {
+			n = len(m.masters)
+			m.masters = append(m.masters, s.Master)
+		}
+		for slot := max(s.First, 0); slot <= min(s.Last, keys.Slots-1); slot++ {
+			m.slots[slot] = uint16(n)
+		}
+	}
 	d.slots.Store(m)
 	return err
 }
 
 // parseSlots reads a reply to CLUSTER SLOTS of the node at addr, which may omit its own host.
-func parseSlots(reply any, addr string) (*slotMap, error) {
-	m := &slotMap{masters: []string{""}}
+func parseSlots(reply any, addr string) (found []Slots, err error) {
 	ranges, is := reply.([]any)
 	if !is {
 		return nil, errMalformed
@@ -105,7 +122,7 @@ func parseSlots(reply any, addr string) (*slotMap, error) {
 		first, is1 := fields[0].(int64)
 		last, is2 := fields[1].(int64)
 		master, _ := fields[2].([]any)
-		if !is1 || !is2 || len(master) < 2 || first < 0 || last >= numSlots {
+		if !is1 || !is2 || len(master) < 2 || first < 0 || last >= keys.Slots {
 			return nil, errMalformed
 		}
 		host, _ := master[0].(string)
@@ -116,31 +133,12 @@ func parseSlots(reply any, addr string) (*slotMap, error) {
 		if host == "" || host == "?" {
 			host, _, _ = net.SplitHostPort(addr)
 		}
-		masterAddr := net.JoinHostPort(host, strconv.FormatInt(port, 10))
-		n := slices.Index(m.masters, masterAddr)
-		if n < 0 {
-			n = len(m.masters)
-			m.masters = append(m.masters, masterAddr)
-		}
-		for slot := first; slot <= last; slot++ {
-			m.slots[slot] = uint16(n)
-		}
+		found = append(found, Slots{int(first), int(last), net.JoinHostPort(host, strconv.FormatInt(port, 10))})
 	}
-	return m, nil
-}
-
-// route runs a script with that key. If the library is wrong about the key's node, the node redirects the script, and the library learns
-// of the right one.
-func (c *Client) route(ctx context.Context, key string) error {
-	const source = "return 'master'"
-	text, err := c.Send(ctx, resp.Whole(driver.Call{Script: driver.Script{Source: source}, Keys: []string{key}}))[0].Text()
-	if err != nil || text != "master" {
-		return fmt.Errorf("the script %q returned %q, %w", source, text, err)
-	}
-	return nil
+	return found, nil
 }
 
 var (
 	errMalformed = errors.New("malformed reply to CLUSTER SLOTS")
-	errNoNodes   = errors.New("the client knows no nodes of the Cluster")
+	errNoNodes   = errors.New("no node of the Cluster is known")
 )

@@ -1,149 +1,118 @@
 package bounds
 
 import (
+	"bufio"
+	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"strconv"
+	"sync/atomic"
 )
 
-// replies parses what a server sends.
-type replies struct {
-	line  line
-	skip  int64   // bytes left of the current string, including its line end
-	open  []array // arrays that are not complete, outermost first
-	total int64   // elements left, in all open arrays together
-}
-
-type array struct {
-	kind byte
-	left int64 // elements not yet complete
-}
+// Limits on what a server sends. Replies to this library's requests stay far below them.
+const (
+	maxDepth    = 32       // nesting of arrays
+	maxElements = 1 << 20  // elements of a reply, in all its arrays together
+	maxBulk     = 64 << 20 // bytes of a bulk string
+	maxLine     = 1 << 20  // bytes of an error or another one-line reply
+)
 
 var (
-	errSurplus = errors.New("reply to no request")
-	errDeep    = errors.New("arrays nested too deeply")
-	errLong    = errors.New("length exceeds the limit")
-	errKey     = errors.New("map key is an aggregate")
-	errForm    = errors.New("malformed reply")
+	errSurplus = violation("reply to no request")
+	errDeep    = violation("arrays nested too deeply")
+	errLong    = violation("length exceeds the limit")
+	errKey     = violation("map key is an aggregate")
+	errForm    = violation("malformed reply")
 )
 
-func (r *replies) scan(c *bounded, p []byte) error {
-	for len(p) > 0 {
-		if r.skip > 0 {
-			n := min(r.skip, int64(len(p)))
-			p, r.skip = p[n:], r.skip-n
-			if r.skip == 0 {
-				r.complete()
-			}
-			continue
-		}
-		if r.line.length == 0 {
-			if err := r.begin(c, p[0]); err != nil {
-				return err
-			}
-		}
-		rest, complete := r.line.take(p)
-		if r.line.length > maxLine {
-			return errLong
-		}
-		if !complete {
-			return nil
-		}
-		p = rest
-		if err := r.header(); err != nil {
-			return err
-		}
-		r.line = line{}
-	}
-	return nil
+// violation returns an error that wraps two: go-redis replaces one that wraps a single error by that.
+func violation(what string) error { return fmt.Errorf("%w: %w", ErrProtocol, errors.New(what)) }
+
+// reply is a reply that is being read and checked.
+type reply struct {
+	in       *bufio.Reader
+	awaited  *atomic.Int64
+	text     []byte
+	elements int64
 }
 
-// begin checks the first byte of a reply or of an element.
-func (r *replies) begin(c *bounded, kind byte) error {
-	aggregate := false
+// read reads a whole reply or element, and whatever has to come before it.
+func (r *reply) read(depth int) error {
+	begin := len(r.text)
+	if err := r.line(); err != nil {
+		return err
+	}
+	kind, rest := r.text[begin], bytes.TrimSpace(r.text[begin+1:])
+	if depth == 0 && kind != '>' && kind != '|' && r.awaited.Add(-1) < 0 {
+		return errSurplus
+	}
 	switch kind {
-	case '*', '~', '>', '%', '|':
-		aggregate = true
-	case '+', '-', ':', '_', ',', '#', '(', '$', '!', '=':
+	case '+', '-', ':', '_', ',', '#', '(':
+		return nil
+	case '$', '!', '=', '*', '~', '>', '%', '|':
 	default:
 		return errForm
 	}
-	if len(r.open) > 0 {
-		outer := r.open[len(r.open)-1]
-		if aggregate && (outer.kind == '%' || outer.kind == '|') && outer.left%2 == 0 {
-			return errKey
-		}
-		return nil
-	}
-	if kind == '>' || kind == '|' || c.awaited.Add(-1) >= 0 {
-		return nil
-	}
-	if (kind == '*' || kind == '-') && c.subscribed.Load() { // about a subscription
-		c.awaited.Add(1)
-		return nil
-	}
-	return errSurplus
-}
-
-// header handles a complete line, which begins an array or a string, or is a whole element.
-func (r *replies) header() error {
-	kind := r.line.start[0]
-	switch kind {
-	case '$', '!', '=', '*', '~', '>', '%', '|':
-	default: // a whole element
-		r.complete()
-		return nil
-	}
-	n, err := strconv.ParseInt(string(r.line.text()), 10, 64)
+	n, err := strconv.ParseInt(string(rest), 10, 64)
 	switch {
 	case err != nil || n < -1:
 		return errForm
 	case n == -1:
-		r.complete()
 		return nil
-	}
-	switch kind {
-	case '$', '!', '=':
-		if n > maxBulk {
-			return errLong
-		}
-		r.skip = n + 2
-		return nil
-	case '%', '|':
-		if n > maxElements {
-			return errLong
-		}
-		n *= 2
-	}
-	switch {
-	case r.total+n > maxElements:
+	case kind == '$' || kind == '!' || kind == '=':
+		return r.bulk(n)
+	case n > maxElements:
 		return errLong
-	case len(r.open) >= maxDepth:
+	case depth == maxDepth:
 		return errDeep
 	}
-	r.open = append(r.open, array{kind, n})
-	r.total += n
-	if n == 0 {
-		r.open = r.open[:len(r.open)-1]
-		if kind != '|' { // attributes precede the element that they describe and are none themselves
-			r.complete()
+	pairs := kind == '%' || kind == '|'
+	if pairs {
+		n *= 2
+	}
+	if r.elements += n; r.elements > maxElements {
+		return errLong
+	}
+	for i := range n {
+		if pairs && i%2 == 0 {
+			if next, err := r.in.Peek(1); err == nil && bytes.ContainsAny(next, "*~>%|") {
+				return errKey
+			}
 		}
+		if err := r.read(depth + 1); err != nil {
+			return err
+		}
+	}
+	if kind == '|' { // attributes precede the element that they describe
+		return r.read(depth)
 	}
 	return nil
 }
 
-// complete counts an element as received, and with it every array that it completes.
-func (r *replies) complete() {
-	for len(r.open) > 0 {
-		inner := &r.open[len(r.open)-1]
-		inner.left--
-		r.total--
-		if inner.left > 0 {
-			return
-		}
-		kind := inner.kind
-		r.open = r.open[:len(r.open)-1]
-		if kind == '|' {
-			return
+// line reads a line.
+func (r *reply) line() error {
+	for begin := len(r.text); ; {
+		part, err := r.in.ReadSlice('\n')
+		r.text = append(r.text, part...)
+		switch {
+		case len(r.text)-begin > maxLine:
+			return errLong
+		case err == nil:
+			return nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return err
 		}
 	}
+}
+
+// bulk reads a string of n bytes and its end.
+func (r *reply) bulk(n int64) error {
+	if n > maxBulk {
+		return errLong
+	}
+	text := bytes.NewBuffer(r.text)
+	_, err := io.CopyN(text, r.in, n+2)
+	r.text = text.Bytes()
+	return err
 }

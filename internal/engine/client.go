@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -84,16 +85,42 @@ const (
 func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		close(c.Closing)
-		for _, h := range c.scheduledHolds() {
+		holds := c.scheduledHolds()
+		for _, h := range holds {
 			h.retire(exec.ErrClosed)
 		}
-		go c.shutDown()
+		asks := time.AfterFunc(closePatience, func() { c.logUnreleased(holds) })
+		go func() {
+			defer asks.Stop()
+			c.shutDown()
+		}()
 	})
 	select {
 	case <-c.closed:
 		return c.closeErr
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// closePatience is how long Close waits for leases without a word.
+const closePatience = time.Second
+
+// logUnreleased says for which of the holds Close waits: a lease that was forgotten would make it look as if it hung.
+func (c *Client) logUnreleased(holds []*hold) {
+	var names []string
+	longest := time.Duration(0)
+	for _, h := range holds {
+		h.mu.Lock()
+		if h.counted {
+			names = append(names, h.l.Name())
+			longest = max(longest, h.remainingAt(clock.Now()))
+		}
+		h.mu.Unlock()
+	}
+	if names != nil {
+		c.Logger().Warn("holdfast: Close waits until leases are released or have expired",
+			"leases", len(names), "lock", names[0], "for", longest.Round(time.Millisecond), "server", c.Server.Addr())
 	}
 }
 

@@ -278,7 +278,9 @@ func poll[L any](ctx context.Context, c *Client, s *kind.Settings, end time.Time
 			}
 			return none, EndedWhileHeld(ctx, refused)
 		}
-		if !errors.Is(err, lock.ErrHeld) && !errors.Is(err, exec.ErrQuarantine) {
+		if rest := (*exec.Quarantine)(nil); errors.As(err, &rest) {
+			c.WarnOfQuarantine(rest.Error())
+		} else if !errors.Is(err, lock.ErrHeld) {
 			return lease, err
 		}
 		refused = err

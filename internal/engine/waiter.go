@@ -311,6 +311,7 @@ func (wq *waitQueue) noteQuarantine(left time.Duration) {
 	case left > 0:
 		grantingAt = 0
 		wq.needContention().restsUntil = time.Now().Add(left)
+		wq.l.c.WarnOfQuarantine((&exec.Quarantine{Left: left}).Error())
 	case wq.contention != &noContention:
 		wq.contention.restsUntil = time.Time{}
 	}

@@ -193,7 +193,7 @@ var advice = map[error]string{
 	ErrParties:       " (have all programs name the same number; a latch gets another by Reset, a barrier once nobody is at it)",
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
 	ErrUnsupported:   " (Redis 7.0 or Valkey 7.2 is needed; for a Cluster, a Cluster client)",
-	ErrQuarantine:    " (Acquire waits for its end; if the server is new and has never granted a lock, \"holdfast init --force\" ends it)",
+	ErrQuarantine:    " (Acquire waits for its end; if the server is new and has never granted a lock, \"holdfast init --force\" or inspect.Inspector.ForceAdmit ends it)",
 	ErrUninitialised: " (inspect.Inspector.Admit admits it)",
 	ErrReplicas:      " (check the replicas: INFO replication)",
 	ErrOutOfMemory:   " (raise maxmemory or free some)",

@@ -19,8 +19,7 @@ func positive[N ~int | ~int64](n N) N {
 // TTL is holdfast.TTL.
 func TTL(d time.Duration) Option { return func(s *Settings) { s.TTL = d } }
 
-// Renew sets whether the lease is renewed at a third of its TTL until it is released. The default is true. A lease that is not renewed ends
-// with its TTL.
+// Renew sets whether the lease is renewed until it is released. The default is true.
 func Renew(on bool) Option { return func(s *Settings) { s.Renew = on } }
 
 // MaxHold is holdfast.MaxHold.
@@ -34,10 +33,10 @@ func Poll(interval time.Duration) Option {
 	return func(s *Settings) { s.PollInterval = positive(interval) }
 }
 
-// Owner sets the holder's name, for people who ask who holds the lock. Default: Config.Identity.
+// Owner is holdfast.Identity.
 func Owner(name string) Option { return func(s *Settings) { s.Owner = name } }
 
-// OwnedBy makes a Mutex a lock of this owner, who can acquire it again from any process.
+// OwnedBy makes a Mutex an OwnerMutex.
 func OwnedBy(owner string) Option {
 	return func(s *Settings) {
 		s.Kind, s.Limit, s.Weight = &Owned, Everything, 1
@@ -45,15 +44,12 @@ func OwnedBy(owner string) Option {
 	}
 }
 
-// Key keeps the lock under exactly this key instead of one made from prefix and name. It is then shared with programs that use the
-// canonical form: SET key token NX PX ttl, and a script that compares and deletes. A key is refused if it has a closing brace that does not
-// end a Cluster hash tag.
+// Key makes a Mutex a MutexKey.
 func Key(exact string) Option {
 	return func(s *Settings) { s.Kind, s.Key = &Keyed, exact }
 }
 
-// Redisson makes the lock the one that Redisson's getLock(name), an RLock, returns in Java: a hash under exactly this key. Each side
-// notifies the other when the lock is free. A name is refused if it has braces that do not make a Cluster hash tag.
+// Redisson makes a Mutex a RedissonMutex.
 func Redisson(name string) Option {
 	return func(s *Settings) { s.Kind, s.Key = &RLock, name }
 }
@@ -68,7 +64,7 @@ func Durability(replicas int, fsync bool, timeout time.Duration) Option {
 	}
 }
 
-// Meta adds a note for people who ask who holds the lock. All notes and the owner's name together take at most 1 KiB.
+// Meta is holdfast.Meta.
 func Meta(key, value string) Option {
 	return func(s *Settings) { s.meta = &metaList{key, value, s.meta} }
 }
@@ -76,25 +72,14 @@ func Meta(key, value string) Option {
 // Reentrant is holdfast.Reentrant, or with false its opposite.
 func Reentrant(on bool) Option { return func(s *Settings) { s.Reentrant = on } }
 
-// MaxDepth bounds how many leases of a Reentrant lock are nested, at least 1: one more gets ErrDepth. For a lock with an Owner it also
-// bounds how many leases the owner has on the server at a time, including those being released in the background. Default: no bound.
+// MaxDepth is holdfast.MaxDepth.
 func MaxDepth(n int) Option { return func(s *Settings) { s.MaxDepth = positive(n) } }
 
-// Weight sets how many permits of a semaphore an acquire takes. If that is more than there are, the acquire gets ErrPermits. The server
-// decides that, since Resize may have overruled the caller's number. Default 1.
+// Weight sets how many permits of a semaphore an acquire takes. Default 1.
 func Weight(n int) Option { return func(s *Settings) { s.Weight = n } }
 
-// NodeTimeout bounds how long one round waits for a node of a quorum: 1 ms to a quarter of the TTL. The default is a 200th of the TTL, from
-// 5 to 50 ms, but at least six times as long as the slowest node takes to answer. It doubles after each round without a majority, up to a
-// quarter of the TTL and Config.CommandTimeout.
-func NodeTimeout(d time.Duration) Option {
-	return func(s *Settings) {
-		if d < time.Millisecond {
-			d = -1
-		}
-		s.NodeTimeout = d
-	}
-}
+// NodeTimeout is quorum.Config.NodeTimeout, which checks it.
+func NodeTimeout(d time.Duration) Option { return func(s *Settings) { s.NodeTimeout = d } }
 
 // Of makes the lock one of kind k. limit is the total of the holders' weights, and weight this holder's.
 func Of(k *Kind, limit, weight int) Option {

@@ -52,6 +52,16 @@ func (k *Keyspace) askInit(ctx context.Context, mode codec.InitMode) (codec.Repl
 	return reply, err
 }
 
+// WarnOfQuarantine logs that callers wait for the end of a quarantine, which was seen so.
+func (k *Keyspace) WarnOfQuarantine(seen string) {
+	k.Warn(Warning{
+		What:        "the server may have lost locks, and grants none for now",
+		Seen:        seen,
+		Consequence: "until then, acquires wait",
+		Remedy:      "wait; if the server is new and has never granted a lock, \"holdfast init --force\" or inspect.Inspector.ForceAdmit ends the quarantine",
+	})
+}
+
 // QuarantineError returns the error of an operation that a server in quarantine refuses for that much longer.
 func (k *Keyspace) QuarantineError(op, name string, left time.Duration) error {
 	return &exec.Failure{Op: op, Name: name, Server: k.Server.Addr(), Kind: exec.ErrQuarantine, Err: &exec.Quarantine{Left: left}}

@@ -1,5 +1,5 @@
 // Package redistest lets the tests beside the code use a real server, with nothing but the standard library: it starts a
-// redis-server or valkey-server, of HOLDFAST_TEST_SERVERS or of PATH, and has a driver for it, of package bare. Tests that need
+// redis-server or valkey-server, of HOLDFAST_TEST_SERVERS or of PATH, and has a driver for it, of package adapter. Tests that need
 // proxies, Clusters or failovers are in the module tests.
 //
 // The TestMain of a package that uses Shared calls Main:

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/adapter"
-	"github.com/holdfast-go/holdfast/internal/bare"
 )
 
 // patience bounds how long a server may take to start or to answer a test. A loaded machine needs much of it.
@@ -113,7 +112,7 @@ func (s *Server) socket() string { return filepath.Join(s.dir, "socket") }
 func (s *Server) log() string    { return filepath.Join(s.dir, "log") }
 
 // Driver returns a new driver for the server. Nothing is sent.
-func (s *Server) Driver() *adapter.Driver { return bare.New(s.socket(), s.dial) }
+func (s *Server) Driver() *adapter.Driver { return adapter.Bare(s.socket(), s.dial) }
 
 func (s *Server) dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
@@ -132,7 +131,7 @@ func (s *Server) do(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	conn := bare.NewConn(c)
+	conn := adapter.NewConn(c)
 	defer conn.Close()
 	return conn.Do(ctx, args...)
 }

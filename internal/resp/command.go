@@ -12,9 +12,8 @@ import (
 
 // Command is a command of the server's.
 type Command struct {
-	Words  []string
-	Key    int  // index in Words of the key that routes the command in a Cluster; 0: it has no key
-	Blocks bool // the server answers only after a wait
+	Words []string
+	Key   int // index in Words of the key that routes the command in a Cluster; 0: it has no key
 }
 
 // New returns a command without keys.
@@ -43,6 +42,30 @@ func withKeys(c driver.Call, head ...string) Command {
 
 // Sender sends commands together and returns their replies.
 type Sender func(ctx context.Context, commands ...Command) []Reply
+
+// Failed returns the replies to commands that could not be sent.
+func Failed(commands []Command, err error) []Reply {
+	replies := make([]Reply, len(commands))
+	for i := range replies {
+		replies[i].Err = err
+	}
+	return replies
+}
+
+// Run runs a call alone. If asking is set, the server takes it only after ASKING.
+func Run(ctx context.Context, send Sender, c driver.Call, asking bool) (text string, err error) {
+	for _, command := range []Command{First(c), Whole(c)} {
+		commands := []Command{command}
+		if asking {
+			commands = []Command{New("asking"), command}
+		}
+		text, err = send(ctx, commands...)[len(commands)-1].Text()
+		if !Is(err, "NOSCRIPT") {
+			break
+		}
+	}
+	return text, err
+}
 
 // RunAll sends calls together, as driver.Batcher says. Those that the server did not run, because it does not have the script or the keys,
 // are then run alone, with run. A script that is called alone is sent by its source if the server does not have it.
@@ -79,9 +102,9 @@ func Durably(
 	ctx context.Context, send Sender, c driver.Call, want driver.Durability, asking bool,
 ) (text string, reached driver.Confirmation, err error) {
 	replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(max(want.Timeout.Milliseconds(), 1), 10) // 0 means forever
-	wait := Command{Words: []string{"wait", replicas, timeout}, Blocks: true}
+	wait := New("wait", replicas, timeout)
 	if want.Fsync {
-		wait.Words = []string{"waitaof", "1", replicas, timeout}
+		wait = New("waitaof", "1", replicas, timeout)
 	}
 	var waited Reply
 	for _, command := range []Command{First(c), Whole(c)} {

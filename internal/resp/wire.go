@@ -27,7 +27,10 @@ const (
 	maxItems = 1 << 20 // in all arrays of a reply together
 )
 
-var errMalformed = errors.New("the server sent what is no reply")
+// ErrProtocol is wrapped by the errors of a server that violates the protocol or exceeds a limit.
+var ErrProtocol = errors.New("server violated the protocol")
+
+var errMalformed = fmt.Errorf("%w: it sent what is no reply", ErrProtocol)
 
 // Read reads a reply in version 2 of the protocol: a string, an int64, nil, a driver.ReplyError, or a []any of these.
 func Read(in *bufio.Reader) (any, error) {

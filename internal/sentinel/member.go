@@ -10,16 +10,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
-// Dial makes a client of the sentinel at an address, and a function that closes it. No context bounds it.
-type Dial func(addr string) (send resp.Sender, end func(), err error)
-
 // member is a sentinel. Group.mu guards its fields but the address.
 type member struct {
 	addr       string
-	configured bool        // not discovered
-	asking     bool        // so no other goroutine asks it
-	mistake    string      // what its latest answer shows to be wrong, or ""
-	send       resp.Sender // of its client; nil before it is first asked
+	configured bool   // not discovered
+	asking     bool   // so no other goroutine asks it
+	mistake    string // what its latest answer shows to be wrong, or ""
 }
 
 // Answer is what a sentinel says about a master.
@@ -31,10 +27,7 @@ type Answer struct {
 
 // ask asks a sentinel for the master and, if others is set, for other sentinels. It may return after ctx has ended.
 func (g *Group) ask(ctx context.Context, m *member, others bool) (a Answer, err error) {
-	send, err := g.client(m)
-	if err != nil {
-		return a, Refused(err)
-	}
+	send := g.to(m.addr)
 	about := func(words ...string) resp.Reply {
 		return send(ctx, resp.New(append([]string{"sentinel"}, words...)...))[0]
 	}
@@ -60,42 +53,6 @@ func (g *Group) ask(ctx context.Context, m *member, others bool) (a Answer, err 
 		}
 	}
 	return a, nil
-}
-
-// client returns what sends commands to a sentinel.
-func (g *Group) client(m *member) (resp.Sender, error) {
-	g.mu.Lock()
-	send, closed := m.send, g.closed
-	g.mu.Unlock()
-	switch {
-	case closed:
-		return nil, net.ErrClosed
-	case send != nil:
-		return send, nil
-	}
-	send, end, err := g.dial(m.addr)
-	if err != nil {
-		return nil, err
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		end()
-		return nil, net.ErrClosed
-	}
-	m.send, g.ends = send, append(g.ends, end)
-	return send, nil
-}
-
-// Close closes the sentinels' clients. None is made any more.
-func (g *Group) Close() {
-	g.mu.Lock()
-	g.closed = true
-	ends := g.ends
-	g.mu.Unlock()
-	for _, end := range ends {
-		end()
-	}
 }
 
 // Probe asks a server what it is, as driver.Driver says.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // Timeout is how long Master waits for the sentinels. After a majority has answered, it waits only for grace.
@@ -24,18 +26,16 @@ const minPeriod = 100 * time.Millisecond
 // they are asked for others.
 const minConfigured = 3
 
-// Group is the group of sentinels that watch one master. It keeps a client of each.
+// Group is the group of sentinels that watch one master.
 type Group struct {
-	name     string // the master's
-	dial     Dial
+	name     string                                                            // the master's
+	to       func(addr string) resp.Sender                                     // what sends commands to the sentinel at an address
 	askOne   func(ctx context.Context, m *member, others bool) (Answer, error) // Group.ask
 	discover bool                                                              // fewer than minConfigured sentinels are configured
 
 	mu      sync.Mutex
 	members []*member
-	latest  *round   // nil before the first
-	ends    []func() // close the clients
-	closed  bool
+	latest  *round // nil before the first
 }
 
 // round is one question to all sentinels. Calls of Master share its answer until the next round starts.
@@ -55,9 +55,10 @@ func (r *round) isOver() bool {
 	}
 }
 
-// New returns the group of the sentinels at these addresses that watch the master of that name.
-func New(master string, sentinels []string, dial Dial) *Group {
-	g := &Group{name: master, dial: dial, discover: len(sentinels) < minConfigured}
+// New returns the group of the sentinels at these addresses that watch the master of that name. to returns what sends commands to a
+// sentinel.
+func New(master string, sentinels []string, to func(addr string) resp.Sender) *Group {
+	g := &Group{name: master, to: to, discover: len(sentinels) < minConfigured}
 	g.askOne = g.ask
 	for _, addr := range sentinels {
 		g.members = append(g.members, &member{addr: addr, configured: true})

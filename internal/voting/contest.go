@@ -87,6 +87,9 @@ func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.T
 		if !held && !q.curable(err) || answered && !b.said && !waits || held && !waits || engine.IsOver(limit) || time.Now().After(end) {
 			return nil, err
 		}
+		if waits && resting {
+			l.c.WarnOfQuarantine(err.Error())
+		}
 		if waits && answered {
 			l.first().Waits(ctx, b.ahead, err)
 		}

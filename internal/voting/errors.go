@@ -40,12 +40,18 @@ func (e *Error) Error() string {
 	return TextOf(e, errs)
 }
 
-// TextOf returns the text of e with these errors of its nodes.
+// TextOf returns the text of e with these errors of its nodes. What was asked stands in it once, and so does advice that several nodes' errors
+// end with.
 func TextOf[E error](e *Error, nodes []E) string {
-	text := fmt.Sprintf("holdfast: %s: too few nodes answered as they should; %d of %d have to", exec.TaskOf(e.Task, e.Op, e.Name), e.Need, e.Of)
+	task := exec.TaskOf(e.Task, e.Op, e.Name)
+	text := fmt.Sprintf("holdfast: %s: too few nodes answered as they should; %d of %d have to", task, e.Need, e.Of)
 	before := ": "
-	for _, err := range nodes {
-		text += before + strings.TrimPrefix(err.Error(), "holdfast: ")
+	for i, err := range nodes {
+		of := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "holdfast: "), task+" ")
+		if advice := strings.LastIndex(of, " ("); advice >= 0 && strings.HasSuffix(of, ")") && i+1 < len(nodes) && strings.HasSuffix(nodes[i+1].Error(), of[advice:]) {
+			of = of[:advice]
+		}
+		text += before + of
 		before = "; "
 	}
 	if e.ended != nil {

@@ -39,15 +39,14 @@ type wires func(ctx context.Context, addr string) (net.Conn, error)
 
 // options are what the options of all client libraries have.
 type options struct {
-	addrs      []string
-	protocol   int
-	password   string
-	tls        *tls.Config
-	dial       wires // nil: as usual
-	isCluster  bool
-	shuffle    bool   // only rueidis and valkey-go have it
-	master     string // the addresses are those of sentinels
-	ownClients bool   // with a master: over go-redis, the driver makes the clients, as it always does over rueidis
+	addrs     []string
+	protocol  int
+	password  string
+	tls       *tls.Config
+	dial      wires // nil: as usual
+	isCluster bool
+	shuffle   bool   // only rueidis and valkey-go have it
+	master    string // the addresses are those of sentinels
 }
 
 // dialing returns the dialer of rueidis and valkey-go.
@@ -82,10 +81,8 @@ var adapters = map[string]adapter{
 		}
 		failover := &redis.FailoverOptions{MasterName: o.master, SentinelAddrs: o.addrs}
 		switch {
-		case o.ownClients:
-			return drivertest.Of(holdfastgoredis.NewFailoverDriver(failover))
 		case o.master != "":
-			return goRedis(t, redis.NewFailoverClient(failover))
+			return drivertest.Of(holdfastgoredis.NewFailoverDriver(failover))
 		case o.isCluster:
 			return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: o.addrs, MaxRetries: 5, Dialer: dial}))
 		}
@@ -193,8 +190,9 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		}
 	}
 	for says, o := range map[string]rueidis.ClientOption{
-		"InitAddress": {},
-		"ReplicaOnly": {InitAddress: addr, ReplicaOnly: true},
+		"InitAddress":    {},
+		"ReplicaOnly":    {InitAddress: addr, ReplicaOnly: true},
+		"EnableRedirect": {InitAddress: addr, Standalone: rueidis.StandaloneOption{EnableRedirect: true}},
 	} {
 		_, err := holdfastrueidis.New(o, nil)
 		refused("rueidis", says, err)
@@ -208,6 +206,10 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		_, err := holdfastvalkey.New(o, nil)
 		refused("valkey", says, err)
 	}
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: addr})
+	defer rdb.Close()
+	_, err := holdfastgoredis.New(rdb, nil)
+	refused("go-redis", "NewFailover", err)
 }
 
 // The program's list of addresses stays as it is, even if its client is to shuffle them, which it does in

@@ -21,7 +21,7 @@ import (
 var followers = []string{"go-redis", "rueidis"}
 
 func follower(t *testing.T, adapter, master string, sentinels []string) drivertest.Driver {
-	return adapters[adapter](t, options{addrs: sentinels, master: master, ownClients: true})
+	return adapters[adapter](t, options{addrs: sentinels, master: master})
 }
 
 // patient returns a client that retries for an hour.

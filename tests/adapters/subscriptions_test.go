@@ -163,7 +163,8 @@ func TestSubscriptionFollowsAnAddress(t *testing.T) {
 	})
 }
 
-// Credentials that the client library renews leave subscriptions alone: on their connections it must neither send nor read.
+// Credentials that are renewed leave subscriptions alone: on their connections the client library must neither send nor read. For calls,
+// connections are made anew.
 func TestRenewedCredentialsLeaveSubscriptionsAlone(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -196,7 +197,12 @@ func TestRenewedCredentialsLeaveSubscriptionsAlone(t *testing.T) {
 			defer d.Subscribe(sub)()
 			next(t, u.up)
 			before := asked.Load()
-			backend.Eventually(t, "the library has asked for new credentials often", func() bool { return asked.Load() > before+20 })
+			backend.Eventually(t, "the library has asked for new credentials often", func() bool {
+				if _, err := d.Run(t.Context(), driver.Call{Script: count, Keys: []string{"a"}}); err != nil {
+					t.Error(err)
+				}
+				return asked.Load() > before+20
+			})
 		})
 	}
 }

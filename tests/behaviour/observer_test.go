@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // observed returns a client with a recorder of what its observers are told. When the test ends, the client has been closed,
@@ -494,16 +495,16 @@ func TestObserversOfALockThatIsCarried(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		ctx := context.Background()
 		c, r := observed(t, b, holdfast.Config{})
-		ticket := expect.Of(backend.Acquire(t, c.Mutex("x")).Detach(ctx, time.Minute)).OK(t)
+		ticket := expect.Of(transfer.Detach(ctx, backend.Acquire(t, c.Mutex("x")), time.Minute)).OK(t)
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
-		lease, err := c.Adopt(ctx, ticket)
+		lease, err := transfer.Adopt(ctx, c, ticket)
 		expect.OK(t, err)
 		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !a.Start.Try || a.Start.Name != "x" || a.End.Handover != holdfast.HandoverServer || a.End.Fence != lease.Fence() {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
 		backend.Release(t, lease)
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
-		if _, err = c.Adopt(ctx, ticket); !errors.Is(err, holdfast.ErrLost) {
+		if _, err = transfer.Adopt(ctx, c, ticket); !errors.Is(err, holdfast.ErrLost) {
 			t.Error(err)
 		}
 		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrLost) || a.End.Handover != holdfast.HandoverNone {
@@ -542,7 +543,7 @@ func TestCloseWaitsForObservers(t *testing.T) {
 				go func() { _ = lease.Release(ctx) }()
 			case "Released by Detach":
 				lease := backend.Acquire(t, c.Mutex("y"))
-				go func() { _, _ = lease.Detach(ctx, time.Second) }()
+				go func() { _, _ = transfer.Detach(ctx, lease, time.Second) }()
 			case "Released of Multi":
 				lease := backend.Acquire(t, c.Multi([]string{"a", "b"}))
 				go func() { _ = lease.Release(ctx) }()

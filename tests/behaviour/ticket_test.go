@@ -15,28 +15,29 @@ import (
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // detach detaches a lease for a minute, and carries the ticket to another process.
-func detach(t testing.TB, lease *holdfast.Lease) (ticket holdfast.Ticket) {
+func detach(t testing.TB, lease *holdfast.Lease) (ticket transfer.Ticket) {
 	t.Helper()
-	made := expect.Of(lease.Detach(t.Context(), time.Minute)).OK(t)
+	made := expect.Of(transfer.Detach(t.Context(), lease, time.Minute)).OK(t)
 	text := expect.Of(made.MarshalText()).OK(t)
 	expect.OK(t, ticket.UnmarshalText(text))
 	return ticket
 }
 
 // adopt adopts a lock, or fails the test.
-func adopt(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, opts ...holdfast.MutexOption) *holdfast.Lease {
+func adopt(t testing.TB, c *holdfast.Client, ticket transfer.Ticket, opts ...holdfast.MutexOption) *holdfast.Lease {
 	t.Helper()
-	return expect.Of(c.Adopt(t.Context(), ticket, opts...)).OK(t)
+	return expect.Of(transfer.Adopt(t.Context(), c, ticket, opts...)).OK(t)
 }
 
 // used requires that the ticket is no longer valid.
-func used(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, want holdfast.LossReason) {
+func used(t testing.TB, c *holdfast.Client, ticket transfer.Ticket, want holdfast.LossReason) {
 	t.Helper()
-	_, adopted := c.Adopt(t.Context(), ticket)
-	for what, err := range map[string]error{"Adopt": adopted, "ExtendTicket": c.ExtendTicket(t.Context(), ticket, time.Minute)} {
+	_, adopted := transfer.Adopt(t.Context(), c, ticket)
+	for what, err := range map[string]error{"Adopt": adopted, "Extend": transfer.Extend(t.Context(), c, ticket, time.Minute)} {
 		var lost *holdfast.LostError
 		if !errors.Is(err, holdfast.ErrLost) || !errors.As(err, &lost) || lost.Name != ticket.Name() || lost.Reason != want {
 			t.Errorf("%s with a ticket that is good no more: %v", what, err)
@@ -67,7 +68,7 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 				}
 				expect.Err(t, "Release of a detached lease", lease.Release(t.Context()), nil)
 				expect.Equal(t, "Extend of a detached lease", lease.Extend(t.Context(), time.Minute), holdfast.ErrReleased)
-				expect.Equal(t, "Detach of a detached lease", expect.ErrOf(lease.Detach(t.Context(), time.Minute)), holdfast.ErrReleased)
+				expect.Equal(t, "Detach of a detached lease", expect.ErrOf(transfer.Detach(t.Context(), lease, time.Minute)), holdfast.ErrReleased)
 				expect.Err(t, "TryAcquire of a detached lock", expect.ErrOf(lock(second).TryAcquire(t.Context())), holdfast.ErrHeld)
 				expect.Equal(t, "the ticket's name", ticket.Name(), lock(first).Name())
 
@@ -107,8 +108,8 @@ func TestWhatCannotBeDetached(t *testing.T) {
 		c := b.Client(t, nil)
 		refused := func(what string, l *holdfast.Lease, ttl time.Duration) {
 			t.Helper()
-			ticket, err := l.Detach(t.Context(), ttl)
-			if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), l.Name()) || ticket != (holdfast.Ticket{}) {
+			ticket, err := transfer.Detach(t.Context(), l, ttl)
+			if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), l.Name()) || ticket != (transfer.Ticket{}) {
 				t.Errorf("%s: Detach: %v, %v", what, ticket, err)
 			}
 			expect.Err(t, what+" after Detach was refused", l.Err(), nil)
@@ -157,7 +158,7 @@ func TestWhatCannotBeDetached(t *testing.T) {
 	})
 }
 
-// A ticket lasts as long as Detach and ExtendTicket say; nothing shortens that. When it has expired, the lock goes to the
+// A ticket lasts as long as Detach and Extend say; nothing shortens that. When it has expired, the lock goes to the
 // waiters.
 func TestTicketsExpire(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
@@ -172,12 +173,12 @@ func TestTicketsExpire(t *testing.T) {
 			return h.TTL
 		}
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
-		ticket, err := lease.Detach(t.Context(), time.Millisecond)
+		ticket, err := transfer.Detach(t.Context(), lease, time.Millisecond)
 		if d := left(); err != nil || d < 2*time.Second || d > 10*time.Second {
 			t.Errorf("detached for 1ms from a lease of 10s, the lock has %s left; %v", d, err)
 		}
 		for _, ttl := range []time.Duration{time.Hour, time.Minute} {
-			noError(t, c.ExtendTicket(t.Context(), ticket, ttl))
+			noError(t, transfer.Extend(t.Context(), c, ticket, ttl))
 			if d := left(); d < 50*time.Minute || d > time.Hour {
 				t.Errorf("extended by %s, the lock has %s left", ttl, d)
 			}
@@ -190,7 +191,7 @@ func TestTicketsExpire(t *testing.T) {
 
 		lease = backend.Acquire(t, c.Mutex("a", holdfast.TTL(6*time.Second)))
 		next := backend.Start(t, other.Mutex("a"))
-		if ticket, err = lease.Detach(t.Context(), 7*time.Second); err != nil {
+		if ticket, err = transfer.Detach(t.Context(), lease, 7*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		lease = backend.Receive(t, next)
@@ -209,7 +210,7 @@ func TestOptionsOfAnAdoption(t *testing.T) {
 			t.Helper()
 			// As short as it can be, so that the options decide.
 			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second), holdfast.Meta("step", "one")))
-			ticket := expect.Of(lease.Detach(t.Context(), time.Millisecond)).OK(t)
+			ticket := expect.Of(transfer.Detach(t.Context(), lease, time.Millisecond)).OK(t)
 			return adopt(t, c, ticket, opts...)
 		}
 		heir := carry(holdfast.TTL(time.Minute), holdfast.Identity("heir"), holdfast.Meta("step", "two"))
@@ -239,9 +240,9 @@ func TestOptionsOfAnAdoption(t *testing.T) {
 func TestDoMayDetach(t *testing.T) {
 	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
-		var ticket holdfast.Ticket
+		var ticket transfer.Ticket
 		err := c.Mutex("a").Do(t.Context(), func(ctx context.Context, l *holdfast.Lease) (err error) {
-			if ticket, err = l.Detach(ctx, time.Minute); err == nil && context.Cause(ctx) != holdfast.ErrReleased {
+			if ticket, err = transfer.Detach(ctx, l, time.Minute); err == nil && context.Cause(ctx) != holdfast.ErrReleased {
 				t.Errorf("the context has ended with %v", context.Cause(ctx))
 			}
 			return err
@@ -262,7 +263,7 @@ func TestOneOfManyAdopts(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range cap(heirs) {
 				all.Go(func() {
-					heir, err := clients[i%len(clients)].Adopt(t.Context(), ticket)
+					heir, err := transfer.Adopt(t.Context(), clients[i%len(clients)], ticket)
 					switch {
 					case err == nil:
 						heirs <- heir

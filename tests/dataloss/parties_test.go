@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // Fault: The server of latches and barriers loses its data, in Strict mode. Nobody joins before the longest lease has
@@ -162,9 +163,9 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 }
 
 // detach detaches a lease, or fails the test.
-func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
+func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) transfer.Ticket {
 	t.Helper()
-	return expect.Of(lease.Detach(t.Context(), ttl)).OK(t)
+	return expect.Of(transfer.Detach(t.Context(), lease, ttl)).OK(t)
 }
 
 // Fault: A ticket is to be adopted in quarantine. It is refused, since somebody may have adopted the lock before the
@@ -175,25 +176,25 @@ func TestTicketsOutliveAQuarantine(t *testing.T) {
 		c, other := b.Client(t, strict(time.Hour)), b.Client(t, strict(time.Hour))
 		initialise(t, c)
 		first := detach(t, backend.Acquire(t, c.Mutex("a")), 30*time.Minute)
-		lease := expect.Of(other.Adopt(t.Context(), first)).OK(t)
+		lease := expect.Of(transfer.Adopt(t.Context(), other, first)).OK(t)
 		ticket, held := detach(t, lease, 30*time.Minute), backend.Acquire(t, c.Mutex("b"))
 
 		do(t, b.Server, "DEL", mark)
 		for range 2 {
-			_, err := c.Adopt(t.Context(), ticket)
+			_, err := transfer.Adopt(t.Context(), c, ticket)
 			if left := quarantined(t, err); left < 50*time.Minute || errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrAmbiguous) {
 				t.Errorf("Adopt: %v, with %s left", err, left)
 			}
-			expect.Err(t, "ExtendTicket", c.ExtendTicket(t.Context(), ticket, time.Hour), nil)
+			expect.Err(t, "Extend", transfer.Extend(t.Context(), c, ticket, time.Hour), nil)
 		}
 		second := detach(t, held, 30*time.Minute) // as leases are renewed in quarantine
 		expect.OK(t, inspect.New(c).ForceAdmit(t.Context()))
-		expect.Err(t, "Adopt with a ticket that was used", expect.ErrOf(c.Adopt(t.Context(), first)), holdfast.ErrLost)
+		expect.Err(t, "Adopt with a ticket that was used", expect.ErrOf(transfer.Adopt(t.Context(), c, first)), holdfast.ErrLost)
 		for what, of := range map[string]struct {
-			ticket holdfast.Ticket
+			ticket transfer.Ticket
 			before *holdfast.Lease
 		}{"a": {ticket, lease}, "b": {second, held}} {
-			heir, err := c.Adopt(t.Context(), of.ticket)
+			heir, err := transfer.Adopt(t.Context(), c, of.ticket)
 			if err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
@@ -221,7 +222,7 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 		if left, is := do(t, replica, "PTTL", "holdfast:{a}").(int64); !is || left < (50*time.Minute).Milliseconds() {
 			t.Errorf("the replica keeps the ticket's lock for %d ms", left)
 		}
-		heir := expect.Of(c.Adopt(t.Context(), ticket)).OK(t)
+		heir := expect.Of(transfer.Adopt(t.Context(), c, ticket)).OK(t)
 		if text := fmt.Sprint(do(t, replica, "GET", "holdfast:{a}")); !strings.Contains(text, fmt.Sprint(heir.Fence())) {
 			t.Errorf("the replica has %q; the adopted lease's fence is %d", text, heir.Fence())
 		}
@@ -231,18 +232,18 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 		ticket = detach(t, backend.Acquire(t, plain.Mutex("d")), time.Hour)
 		replica.Pause()
 		defer replica.Resume()
-		if got, err := lease.Detach(t.Context(), time.Hour); !errors.Is(err, holdfast.ErrReplicas) || got != (holdfast.Ticket{}) || lease.Err() != nil {
+		if got, err := transfer.Detach(t.Context(), lease, time.Hour); !errors.Is(err, holdfast.ErrReplicas) || got != (transfer.Ticket{}) || lease.Err() != nil {
 			t.Errorf("Detach without the replica: %v, %v; the lease: %v", got, err, lease.Err())
 		}
-		expect.Err(t, "ExtendTicket without the replica", soon.ExtendTicket(t.Context(), ticket, time.Hour), holdfast.ErrReplicas)
+		expect.Err(t, "Extend without the replica", transfer.Extend(t.Context(), soon, ticket, time.Hour), holdfast.ErrReplicas)
 		demanding := holdfast.Durability{Replicas: 1, Timeout: time.Second}
-		if _, err := plain.Adopt(t.Context(), ticket, demanding); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
+		if _, err := transfer.Adopt(t.Context(), plain, ticket, demanding); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
 			t.Errorf("Adopt without the replica: %v", err)
 		}
 		backend.Eventually(t, "what was not confirmed is given back", func() bool {
 			return do(t, master, "EXISTS", "holdfast:{d}") == int64(0)
 		})
-		expect.Err(t, "Adopt with a ticket that was used up", expect.ErrOf(plain.Adopt(t.Context(), ticket)), holdfast.ErrLost)
+		expect.Err(t, "Adopt with a ticket that was used up", expect.ErrOf(transfer.Adopt(t.Context(), plain, ticket)), holdfast.ErrLost)
 		replica.Resume()
 		expect.Err(t, "Release", lease.Release(t.Context()), nil)
 	})
@@ -260,13 +261,13 @@ func TestStrictTicketsAreNotUsedTwice(t *testing.T) {
 		initialise(t, c)
 		ticket := detach(t, backend.Acquire(t, c.Mutex("a")), longest)
 		copyAOF(t, s)
-		heir := expect.Of(c.Adopt(t.Context(), ticket, holdfast.NoRenew())).OK(t)
+		heir := expect.Of(transfer.Adopt(t.Context(), c, ticket, holdfast.NoRenew())).OK(t)
 		over := heir.Deadline()
 		s.Kill()
 		restoreAOF(t, s)
 		s.Restart()
 		for {
-			second, err := other.Adopt(t.Context(), ticket)
+			second, err := transfer.Adopt(t.Context(), other, ticket)
 			switch {
 			case err == nil && heir.Err() == nil:
 				t.Fatalf("%s and %s are held at once", heir, second)

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/postgres"
 )
 
-// database is a database with a table of marks and a ledger, which has one row with a mark of its own.
+// database is a database with a table of marks and a ledger.
 type database struct {
 	*sql.DB
 	name  string
@@ -30,12 +30,11 @@ type database struct {
 	dsn   func(parameters map[string]string) string // of PostgreSQL
 }
 
-// schema is the DDL of fence.SQL and fence.Table, as in their documentation.
+// schema is the DDL of fence.SQL, as in its documentation, and that of the ledger.
 var schema = []string{
 	`CREATE TABLE holdfast_marks (resource TEXT PRIMARY KEY, fence BIGINT NOT NULL, owner TEXT NOT NULL)`,
 	`CREATE TABLE ledger (
 		id BIGINT, book TEXT, total BIGINT NOT NULL,
-		fence BIGINT NOT NULL DEFAULT 0, fence_owner TEXT NOT NULL DEFAULT '',
 		PRIMARY KEY (id, book))`,
 	`INSERT INTO ledger (id, book, total) VALUES (1, 'a', 100), (2, 'a', 200)`,
 }
@@ -90,8 +89,6 @@ func eachDatabase(t *testing.T, f func(t *testing.T, d *database)) {
 }
 
 func (d *database) marks() *fence.SQL { return &fence.SQL{DB: d.DB, Placeholders: d.style} }
-
-func (d *database) ledger() *fence.Table { return &fence.Table{Name: "ledger", Placeholders: d.style} }
 
 // begin begins a transaction that is rolled back with the test at the latest.
 func (d *database) begin(t *testing.T) *sql.Tx {

@@ -43,13 +43,6 @@ func resources(t *testing.T, b *backend.Backend, d *database) map[string]func(l 
 		"memory": raise(&fence.Memory{}),
 		"Redis":  raise(fence.NewRedis(driverOf(t, b.Redis(t)), nil)),
 		"SQL":    raise(d.marks()),
-		"Table": func(l fence.Lease) error {
-			s, err := fence.Of(l)
-			if err != nil {
-				return err
-			}
-			return d.ledger().Update(t.Context(), d, s, row(1), fence.Columns{"total": 7})
-		},
 		"HTTP": func(l fence.Lease) error {
 			r, err := http.NewRequestWithContext(fence.NewContext(t.Context(), l), "GET", web.URL, nil)
 			if err != nil {

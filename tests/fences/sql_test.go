@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,69 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
-
-// row is the key of the ledger's row.
-func row(id int) fence.Columns { return fence.Columns{"id": id, "book": "a"} }
-
-func TestRowsWithAMark(t *testing.T) {
-	t.Parallel()
-	eachDatabase(t, func(t *testing.T, d *database) {
-		ctx := t.Context()
-		ledger := d.ledger()
-		set := func(s fence.Stamp, total int) error {
-			return ledger.Update(ctx, d, s, row(1), fence.Columns{"total": total})
-		}
-		total := func() int64 { return number(t, d, "SELECT total FROM ledger WHERE id = 1") }
-		taken(t, set(by("a", 9), 101))
-		taken(t, set(by("a", 9), 101)) // the same again
-		taken(t, set(by("a", 9), 102))
-		refused(t, set(by("b", 9), 103), by("b", 9), fence.Mark{Fence: 9, Owner: "a"})
-		refused(t, set(by("a", 8), 103), by("a", 8), fence.Mark{Fence: 9, Owner: "a"})
-		taken(t, ledger.Raise(ctx, d, by("b", 10), row(1)))
-		refused(t, set(by("a", 9), 103), by("a", 9), fence.Mark{Fence: 10, Owner: "b"})
-		expect.Equal(t, "total", total(), 102)
-		taken(t, set(by("ü", math.MaxInt64), 104))
-		refused(t, set(by("ü", math.MaxInt64-1), 105), by("ü", math.MaxInt64-1), fence.Mark{Fence: math.MaxInt64, Owner: "ü"})
-		expect.Equal(t, "total", total(), 104)
-		expect.Equal(t, "the other row was written to", number(t, d, "SELECT total + fence FROM ledger WHERE id = 2"), 200)
-	})
-}
-
-func TestWhatIsNotAStaleRow(t *testing.T) {
-	t.Parallel()
-	eachDatabase(t, func(t *testing.T, d *database) {
-		ctx := t.Context()
-		ledger := d.ledger()
-		only := func(what string, err, want error) {
-			t.Helper()
-			if !errors.Is(err, want) || errors.Is(err, fence.ErrStale) {
-				t.Errorf("%s: %v; want %v", what, err, want)
-			}
-		}
-		only("no such row", ledger.Raise(ctx, d, by("a", 1), row(3)), sql.ErrNoRows)
-		only("no table", new(fence.Table).Raise(ctx, d, by("a", 1), row(1)), holdfast.ErrInvalid)
-		only("no key", ledger.Raise(ctx, d, by("a", 1), nil), holdfast.ErrInvalid)
-		only("no stamp", ledger.Raise(ctx, d, fence.Stamp{}, row(1)), holdfast.ErrInvalid)
-		only("the mark by hand", ledger.Update(ctx, d, by("a", 1), row(1), fence.Columns{"FENCE": 0}), holdfast.ErrInvalid)
-		if err := ledger.Raise(ctx, d, by("a", 1), fence.Columns{"book": "a"}); err == nil || !strings.Contains(err.Error(), "wrote 2 rows, not 1") {
-			t.Errorf("a key of two rows: %v", err)
-		}
-		if err := (&fence.Table{Name: "missing", Placeholders: d.style}).Raise(ctx, d, by("a", 1), row(1)); err == nil || errors.Is(err, fence.ErrStale) {
-			t.Errorf("a missing table: %v", err)
-		}
-		execute(t, d, "UPDATE ledger SET fence = -1 WHERE id = 2")
-		taken(t, ledger.Raise(ctx, d, by("a", 1), row(2))) // below every fence
-		for name, change := range map[string]string{"negative": "fence BIGINT DEFAULT -1", "NULL": "fence BIGINT"} {
-			execute(t, d, "CREATE TABLE odd (id BIGINT, "+change+", fence_owner TEXT DEFAULT '')")
-			execute(t, d, "INSERT INTO odd (id) VALUES (1)")
-			odd := &fence.Table{Name: "odd", Placeholders: d.style}
-			if err := odd.Raise(ctx, d, by("a", 1), fence.Columns{"id": 1}); name == "NULL" && !errors.Is(err, fence.ErrBadMark) || name != "NULL" && err != nil {
-				t.Errorf("a mark that is %s: %v", name, err)
-			}
-			execute(t, d, "DROP TABLE odd")
-		}
-	})
-}
 
 func TestMarksOfResources(t *testing.T) {
 	t.Parallel()
@@ -112,6 +48,12 @@ func TestMarksOfResources(t *testing.T) {
 		if err := elsewhere.Raise(ctx, by("a", 1), "r"); err == nil || errors.Is(err, fence.ErrStale) {
 			t.Errorf("a missing table: %v", err)
 		}
+		execute(t, d, "CREATE TABLE odd (resource TEXT PRIMARY KEY, fence BIGINT, owner TEXT)")
+		execute(t, d, "INSERT INTO odd (resource) VALUES ('r')")
+		odd := &fence.SQL{DB: d.DB, Table: "odd", Placeholders: d.style}
+		if err := odd.Raise(ctx, by("a", 1), "r"); !errors.Is(err, fence.ErrBadMark) {
+			t.Errorf("a mark that is NULL: %v", err)
+		}
 	})
 }
 
@@ -138,14 +80,9 @@ func TestOldMarksArePruned(t *testing.T) {
 	})
 }
 
-// guards are the two ways to hold a mark in a transaction.
-var guards = map[string]func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error{
-	"marks": func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error {
-		return d.marks().RaiseIn(ctx, tx, s, "ledger")
-	},
-	"row": func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error {
-		return d.ledger().Raise(ctx, tx, s, row(1))
-	},
+// raise raises the ledger's mark.
+func raise(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error {
+	return d.marks().RaiseIn(ctx, tx, s, "ledger")
 }
 
 // Fault: Of two concurrent transactions the second raises the mark while the first has not ended. It waits, and then
@@ -155,14 +92,12 @@ func TestConcurrentTransactionsOnPostgres(t *testing.T) {
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			d := openPostgres(t, map[string]string{"default_transaction_isolation": level})
-			for guard, raise := range guards {
-				for _, known := range []bool{false, true} { // whether there is a mark to lock
-					for _, lowFirst := range []bool{true, false} {
-						for _, commit := range []bool{true, false} {
-							t.Run(fmt.Sprintf("%s, known %v, low first %v, commit %v", guard, known, lowFirst, commit), func(t *testing.T) {
-								race(t, d, raise, level, known, lowFirst, commit)
-							})
-						}
+			for _, known := range []bool{false, true} { // whether there is a mark to lock
+				for _, lowFirst := range []bool{true, false} {
+					for _, commit := range []bool{true, false} {
+						t.Run(fmt.Sprintf("known %v, low first %v, commit %v", known, lowFirst, commit), func(t *testing.T) {
+							race(t, d, level, known, lowFirst, commit)
+						})
 					}
 				}
 			}
@@ -193,13 +128,11 @@ func TestAHolderPausedWithinATransactionIsCutOff(t *testing.T) {
 	expect.Equal(t, "total", number(t, d, "SELECT total FROM ledger WHERE id = 1"), 101)
 }
 
-type raiseIn = func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error
-
-func race(t *testing.T, d *database, raise raiseIn, level string, known, lowFirst, commit bool) {
+func race(t *testing.T, d *database, level string, known, lowFirst, commit bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	execute(t, d, "DELETE FROM holdfast_marks")
-	execute(t, d, "UPDATE ledger SET total = 100, fence = 0, fence_owner = ''")
+	execute(t, d, "UPDATE ledger SET total = 100")
 	if known {
 		taken(t, raise(d, ctx, d, by("z", 1)))
 	}
@@ -255,37 +188,35 @@ func race(t *testing.T, d *database, raise raiseIn, level string, known, lowFirs
 // SQLite has one writer: the second is refused while the first has not ended, in either order.
 func TestConcurrentTransactionsOnSQLite(t *testing.T) {
 	t.Parallel()
-	for guard, raise := range guards {
-		for _, lowFirst := range []bool{true, false} {
-			for _, commit := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s, low first %v, commit %v", guard, lowFirst, commit), func(t *testing.T) {
-					d := openSQLite(t, 0)
-					ctx := t.Context()
-					first, second := by("low", 5), by("high", 6)
-					if !lowFirst {
-						first, second = second, first
-					}
-					tx1 := d.begin(t)
-					taken(t, raise(d, ctx, tx1, first))
-					tx2 := d.begin(t)
-					if err := raise(d, ctx, tx2, second); !conflict(err) || errors.Is(err, fence.ErrStale) {
-						t.Fatalf("the second is answered %v while the first goes on", err)
-					}
-					taken(t, tx2.Rollback())
-					if commit {
-						taken(t, tx1.Commit())
-					} else {
-						taken(t, tx1.Rollback())
-					}
-					// A transaction that has read before the first ended cannot write after that.
-					err := raise(d, ctx, d, second)
-					if commit && !lowFirst {
-						refused(t, err, second, fence.Mark{Fence: first.Fence, Owner: first.Owner})
-						return
-					}
-					taken(t, err)
-				})
-			}
+	for _, lowFirst := range []bool{true, false} {
+		for _, commit := range []bool{true, false} {
+			t.Run(fmt.Sprintf("low first %v, commit %v", lowFirst, commit), func(t *testing.T) {
+				d := openSQLite(t, 0)
+				ctx := t.Context()
+				first, second := by("low", 5), by("high", 6)
+				if !lowFirst {
+					first, second = second, first
+				}
+				tx1 := d.begin(t)
+				taken(t, raise(d, ctx, tx1, first))
+				tx2 := d.begin(t)
+				if err := raise(d, ctx, tx2, second); !conflict(err) || errors.Is(err, fence.ErrStale) {
+					t.Fatalf("the second is answered %v while the first goes on", err)
+				}
+				taken(t, tx2.Rollback())
+				if commit {
+					taken(t, tx1.Commit())
+				} else {
+					taken(t, tx1.Rollback())
+				}
+				// A transaction that has read before the first ended cannot write after that.
+				err := raise(d, ctx, d, second)
+				if commit && !lowFirst {
+					refused(t, err, second, fence.Mark{Fence: first.Fence, Owner: first.Owner})
+					return
+				}
+				taken(t, err)
+			})
 		}
 	}
 }

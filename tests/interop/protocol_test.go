@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // peer is a program that does what docs/PROTOCOL.md says, with the scripts that docs/scripts has. Commands are followed by the kind:
@@ -76,7 +77,7 @@ func carries(t *testing.T, p *peer) {
 	waits := backend.Start(t, p.client(t).Mutex(p.name))
 	backend.Waiters(t, l, 1)
 	for range 2 {
-		ticket := expect.Of(lease.Detach(t.Context(), time.Minute)).OK(t)
+		ticket := expect.Of(transfer.Detach(t.Context(), lease, time.Minute)).OK(t)
 		text, err := ticket.MarshalText()
 		expect.OK(t, err)
 		p.send(t, fmt.Sprintf("adopt %s 300000", text))
@@ -84,16 +85,16 @@ func carries(t *testing.T, p *peer) {
 		if adopted[0] != "granted" || number(t, adopted[2]) <= int64(lease.Fence()) {
 			t.Fatalf("of a lock that had fence %d they say %q", lease.Fence(), adopted)
 		}
-		expect.Err(t, "Adopt with a ticket that they have used", expect.ErrOf(ours.Adopt(t.Context(), ticket)), holdfast.ErrLost)
+		expect.Err(t, "Adopt with a ticket that they have used", expect.ErrOf(transfer.Adopt(t.Context(), ours, ticket)), holdfast.ErrLost)
 		p.expect(t, "lost", fmt.Sprintf("adopt %s 300000", text))
 		p.send(t, "detach 60000")
 		detached := p.line(t, "detached", hanging)
 		if detached[0] != "detached" {
 			t.Fatalf("they say %q", detached)
 		}
-		var theirs holdfast.Ticket
+		var theirs transfer.Ticket
 		expect.OK(t, theirs.UnmarshalText([]byte(detached[2])))
-		if lease, err = ours.Adopt(t.Context(), theirs); err != nil {
+		if lease, err = transfer.Adopt(t.Context(), ours, theirs); err != nil {
 			t.Fatal(err)
 		}
 		if int64(lease.Fence()) <= number(t, adopted[2]) {

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // maxGrowth is how much the heap may have grown at the end. Pools of connections, and maps that have been full,
@@ -201,11 +202,11 @@ func (u *use) kill(t *testing.T, kind string) {
 
 // carry detaches a lease and adopts the lock, as another process would. It returns the lease that is left, if any.
 func carry(ctx context.Context, c *holdfast.Client, lease *holdfast.Lease) (*holdfast.Lease, error) {
-	ticket, err := lease.Detach(ctx, 10*time.Second)
+	ticket, err := transfer.Detach(ctx, lease, 10*time.Second)
 	if err != nil {
 		return lease, err
 	}
-	return c.Adopt(ctx, ticket)
+	return transfer.Adopt(ctx, c, ticket)
 }
 
 // cycle acquires one of a few locks, or one that nothing else ever uses. It reports whether the client can

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // liar is a server that answers scripts with lies, and sends lies to subscribers.
@@ -245,10 +246,10 @@ func lie(t *testing.T, replies, news []byte) {
 			_ = did("Extend", 8*time.Second, func() error { return lease.Extend(ctx, 30*time.Second) })
 			believes("Extend", lease)
 			time.Sleep(5 * time.Second)
-			ticket, err := got(did, "Detach", 12*time.Second, func() (holdfast.Ticket, error) { return lease.Detach(ctx, 30*time.Second) })
+			ticket, err := got(did, "Detach", 12*time.Second, func() (transfer.Ticket, error) { return transfer.Detach(ctx, lease, 30*time.Second) })
 			if err == nil {
-				_ = did("ExtendTicket", 8*time.Second, func() error { return c.ExtendTicket(ctx, ticket, 30*time.Second) })
-				heir, err := got(did, "Adopt", 20*time.Second, func() (*holdfast.Lease, error) { return c.Adopt(ctx, ticket) })
+				_ = did("Extend", 8*time.Second, func() error { return transfer.Extend(ctx, c, ticket, 30*time.Second) })
+				heir, err := got(did, "Adopt", 20*time.Second, func() (*holdfast.Lease, error) { return transfer.Adopt(ctx, c, ticket) })
 				if err == nil {
 					believes("Adopt", heir)
 					_ = did("Release of what was adopted", 16*time.Second, func() error { return heir.Release(ctx) })

@@ -8,12 +8,13 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // carriage is a lock on its way to another holder.
 type carriage struct {
 	name     string
-	ticket   holdfast.Ticket
+	ticket   transfer.Ticket
 	from     int64 // when it was detached
 	kept     int64 // the earliest time at which the server may drop it, as far as its bearers know
 	until    int64 // the latest time at which the server drops it
@@ -94,7 +95,7 @@ func (h *hand) adopt(i int, ctx context.Context, c *carriage) (next *carriage) {
 		}
 	}
 	e, begun := h.asks(i), time.Now()
-	lease, err := h.p.client.Adopt(ctx, c.ticket, h.wants[i].option())
+	lease, err := transfer.Adopt(ctx, h.p.client, c.ticket, h.wants[i].option())
 	if h.p.dead.Load() {
 		return nil
 	}
@@ -125,7 +126,7 @@ func (h *hand) prolong(i int, ctx context.Context, c *carriage) {
 	h.w.mu.Lock()
 	c.until = max(c.until, h.at(begun)+int64(h.w.plan.longest()))
 	h.w.mu.Unlock()
-	err := h.p.client.ExtendTicket(ctx, c.ticket, ttl)
+	err := transfer.Extend(ctx, h.p.client, c.ticket, ttl)
 	switch {
 	case h.p.dead.Load():
 	case err != nil:
@@ -194,7 +195,7 @@ func (h *hand) detach(i int, lease *holdfast.Lease) (c *carriage, why string) {
 		ctx, cancel = context.WithTimeout(ctx, between(h.rand, 100*time.Microsecond, time.Second))
 		defer cancel()
 	}
-	ticket, err := lease.Detach(ctx, ttl)
+	ticket, err := transfer.Detach(ctx, lease, ttl)
 	if h.p.dead.Load() {
 		return nil, "crashed"
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // play has a lock of every kind, held by one client and wanted by another; an election with a leader, a candidate
@@ -28,7 +29,7 @@ type play struct {
 
 	// A lock was detached, which one client is to adopt, and another waits for.
 	detached *holdfast.Lease
-	ticket   holdfast.Ticket
+	ticket   transfer.Ticket
 	adopter  *holdfast.Client
 	waits    <-chan *holdfast.Lease
 
@@ -81,7 +82,7 @@ func (p *play) carries(open opener) {
 	p.waits = backend.Start(p.t, lock(open.client(p.t, nil)))
 	backend.Waiters(p.t, lock(p.adopter), 1)
 	var err error
-	if p.ticket, err = p.detached.Detach(p.t.Context(), term); err != nil {
+	if p.ticket, err = transfer.Detach(p.t.Context(), p.detached, term); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -92,7 +93,7 @@ func (p *play) adopts(after string) {
 	var heir *holdfast.Lease
 	backend.Eventually(p.t, "the lock is adopted after "+after, func() (done bool) {
 		var err error
-		heir, err = p.adopter.Adopt(p.t.Context(), p.ticket)
+		heir, err = transfer.Adopt(p.t.Context(), p.adopter, p.ticket)
 		if err != nil && kindOf(err) != holdfast.ErrUnavailable {
 			p.t.Fatalf("after %s: Adopt: %v", after, err)
 		}

@@ -384,3 +384,20 @@ func TestAProgramClosesItsRedisClientTooEarly(t *testing.T) {
 		}
 	})
 }
+
+// A program that has forgotten a lease is told why Close does not return.
+func TestCloseSaysWhatItWaitsFor(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		var log journal
+		cfg.Logger = log.logger()
+		c := configured(t, srv, cfg)
+		acquire(t, c.Mutex("forgotten"))
+		released := acquire(t, c.Mutex("released"))
+		time.AfterFunc(500*time.Millisecond, func() { release(t, released) })
+		expect.OK(t, c.Close(t.Context()))
+		const says = "leases=1 lock=forgotten for=1"
+		if warned := log.lines("WARN"); len(warned) == 0 || !strings.Contains(warned[0], says) {
+			t.Errorf("the log is %q; it should say %q", warned, says)
+		}
+	})
+}

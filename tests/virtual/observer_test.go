@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // journal is a client's log.
@@ -332,8 +333,8 @@ func useOther(t *testing.T, c *holdfast.Client, dice *rand.Rand) {
 		}
 	case 5:
 		if lease, err := c.Mutex("a").Acquire(ctx); err == nil {
-			if ticket, err := lease.Detach(ctx, time.Second); err == nil {
-				if next, err := c.Adopt(ctx, ticket); err == nil {
+			if ticket, err := transfer.Detach(ctx, lease, time.Second); err == nil {
+				if next, err := transfer.Adopt(ctx, c, ticket); err == nil {
 					_ = next.Release(ctx)
 				}
 			}

@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // telemetry collects the metrics and spans of an observer.
@@ -330,11 +331,11 @@ func TestTelemetryOfAcquiresThatFail(t *testing.T) {
 		if !slices.Contains(o.span(t).Attributes(), attribute.Int("holdfast.permits", 2)) {
 			t.Error("the span has no permits")
 		}
-		ticket := expect.Of(acquire(t, c.Mutex("y")).Detach(ctx, time.Minute)).OK(t)
-		lease, err := c.Adopt(ctx, ticket)
+		ticket := expect.Of(transfer.Detach(ctx, acquire(t, c.Mutex("y")), time.Minute)).OK(t)
+		lease, err := transfer.Adopt(ctx, c, ticket)
 		ended("granted", codes.Unset, err, nil)
 		release(t, lease)
-		_, err = c.Adopt(ctx, ticket)
+		_, err = transfer.Adopt(ctx, c, ticket)
 		ended("lost", codes.Error, err, holdfast.ErrLost)
 		expect.Err(t, "Close", c.Close(ctx), nil)
 		_, err = c.Mutex("x").Acquire(ctx)

@@ -17,7 +17,7 @@ import (
 )
 
 // Fault: The context of a waiter ends while a Strict server that lost its data grants nothing yet. The error says both, and for how
-// long the server grants nothing.
+// long the server grants nothing; the log says it while the waiter waits.
 func TestAContextEndsInAQuarantine(t *testing.T) {
 	mutex := kinds["mutex"]
 	type form struct {
@@ -35,7 +35,9 @@ func TestAContextEndsInAQuarantine(t *testing.T) {
 	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				c := configured(t, srv, holdfast.Config{Strict: true, PollInterval: form.polls}, form.wrap...) // a quarantine lasts for a minute
+				var log journal
+				cfg := holdfast.Config{Strict: true, PollInterval: form.polls, Logger: log.logger()} // a quarantine lasts for a minute
+				c := configured(t, srv, cfg, form.wrap...)
 				// The first is told at once, before it looks; the others before and after the server is asked again.
 				for _, patience := range []time.Duration{10 * time.Millisecond, time.Second, 12 * time.Second} {
 					var first *waiting
@@ -54,6 +56,7 @@ func TestAContextEndsInAQuarantine(t *testing.T) {
 					}
 				}
 				release(t, acquire(t, form.lock(c)))
+				expect.Equal(t, "warnings of the quarantine", strings.Count(strings.Join(log.lines("WARN"), "\n"), "grants none for now"), 1)
 			})
 		})
 	}

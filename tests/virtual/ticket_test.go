@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // between is a driver whose requests a test can answer, for a time. It records the names of the scripts that were run.
@@ -59,15 +60,15 @@ func (d *between) since() []string {
 var errNoAnswer = context.DeadlineExceeded // as a driver returns it: the request may have been carried out
 
 // detach detaches a lease.
-func detach(t *testing.T, l *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
+func detach(t *testing.T, l *holdfast.Lease, ttl time.Duration) transfer.Ticket {
 	t.Helper()
-	return expect.Of(l.Detach(t.Context(), ttl)).OK(t)
+	return expect.Of(transfer.Detach(t.Context(), l, ttl)).OK(t)
 }
 
 // adopt adopts a lock.
-func adopt(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket) *holdfast.Lease {
+func adopt(t *testing.T, c *holdfast.Client, ticket transfer.Ticket) *holdfast.Lease {
 	t.Helper()
-	return expect.Of(c.Adopt(t.Context(), ticket)).OK(t)
+	return expect.Of(transfer.Adopt(t.Context(), c, ticket)).OK(t)
 }
 
 // free requires that nobody holds the lock "a".
@@ -106,7 +107,7 @@ func TestADetachedLeaseIsLeftAlone(t *testing.T) {
 			t.Errorf("a waiter got the lock after %s: %v", here.at.Sub(began), here.err)
 		}
 		expect.Rises(t, handed.lease.Fence(), here.lease.Fence())
-		expect.Err(t, "Adopt", expect.ErrOf(c.Adopt(t.Context(), ticket)), holdfast.ErrLost)
+		expect.Err(t, "Adopt", expect.ErrOf(transfer.Adopt(t.Context(), c, ticket)), holdfast.ErrLost)
 		release(t, here.lease)
 	})
 }
@@ -143,7 +144,7 @@ func TestALeaseThatIsDetachedInASuspension(t *testing.T) {
 			suspend(2 * time.Minute)
 			return reply, err
 		})
-		if ticket, err := lease.Detach(t.Context(), time.Hour); !errors.Is(err, holdfast.ErrLost) || ticket != (holdfast.Ticket{}) {
+		if ticket, err := transfer.Detach(t.Context(), lease, time.Hour); !errors.Is(err, holdfast.ErrLost) || ticket != (transfer.Ticket{}) {
 			t.Errorf("Detach: %v, %v", ticket, err)
 		}
 		d.handle(nil)
@@ -166,7 +167,7 @@ func TestALeaseIsDetachedAfterALossOfData(t *testing.T) {
 		// With an exact key another program may have had it.
 		lease = acquire(t, configured(t, srv, cfg).MutexKey("k"))
 		server(t, srv).FlushAll(t.Context())
-		if _, err := lease.Detach(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) || !errors.Is(lease.Err(), holdfast.ErrLost) {
+		if _, err := transfer.Detach(t.Context(), lease, time.Minute); !errors.Is(err, holdfast.ErrLost) || !errors.Is(lease.Err(), holdfast.ErrLost) {
 			t.Errorf("Detach: %v", err)
 		}
 	})
@@ -242,10 +243,10 @@ func TestALeaseThatCannotBeDetachedGoesOn(t *testing.T) {
 				lease := acquire(t, configured(t, srv, cfg, d.wrap).Mutex("a", holdfast.TTL(time.Minute)))
 				d.handle(c.run)
 				ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
-				ticket, err := lease.Detach(ctx, time.Hour)
+				ticket, err := transfer.Detach(ctx, lease, time.Hour)
 				cancel()
 				d.handle(nil)
-				if !errors.Is(err, c.want) || ticket != (holdfast.Ticket{}) {
+				if !errors.Is(err, c.want) || ticket != (transfer.Ticket{}) {
 					t.Errorf("Detach: %v, %v", ticket, err)
 				}
 				d.since()
@@ -288,7 +289,7 @@ func TestALeaseThatEndsWhileItIsDetached(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 				c.end(lease)
 			}()
-			if ticket, err := lease.Detach(t.Context(), time.Hour); !errors.Is(err, c.want) || ticket != (holdfast.Ticket{}) {
+			if ticket, err := transfer.Detach(t.Context(), lease, time.Hour); !errors.Is(err, c.want) || ticket != (transfer.Ticket{}) {
 				t.Errorf("%s: Detach: %v, %v", what, ticket, err)
 			}
 			expect.Err(t, what, lease.Err(), c.want)
@@ -310,16 +311,16 @@ func TestALeaseIsDetachedOnce(t *testing.T) {
 			time.Sleep(time.Second)
 			return r.anyhow()
 		})
-		tickets := make(chan holdfast.Ticket)
+		tickets := make(chan transfer.Ticket)
 		go func() {
-			ticket, err := lease.Detach(t.Context(), time.Minute)
+			ticket, err := transfer.Detach(t.Context(), lease, time.Minute)
 			if err != nil {
 				t.Error(err)
 			}
 			tickets <- ticket
 		}()
 		synctest.Wait()
-		expect.Err(t, "Detach of a lease that is being detached", expect.ErrOf(lease.Detach(t.Context(), time.Minute)), holdfast.ErrInvalid)
+		expect.Err(t, "Detach of a lease that is being detached", expect.ErrOf(transfer.Detach(t.Context(), lease, time.Minute)), holdfast.ErrInvalid)
 		expect.Err(t, "TryAcquire within it", expect.ErrOf(l.TryAcquire(lease.Context(t.Context()))), holdfast.ErrInvalid)
 		expect.Err(t, "before there is a ticket", lease.Err(), nil)
 		heir := adopt(t, c, <-tickets)
@@ -344,7 +345,7 @@ func TestAnAdoptionIsAskedForAgain(t *testing.T) {
 			}
 			return reply, err
 		})
-		heir, err := client(t, srv, d.wrap).Adopt(t.Context(), ticket)
+		heir, err := transfer.Adopt(t.Context(), client(t, srv, d.wrap), ticket)
 		if err != nil || len(replies) != 3 {
 			t.Fatalf("Adopt: %v, after %q", err, replies)
 		}
@@ -397,14 +398,14 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 					time.AfterFunc(time.Second, cancel)
 				}
 				defer cancel()
-				if _, err := adopter.Adopt(ctx, ticket); !errors.Is(err, holdfast.ErrAmbiguous) || !errors.Is(err, ctx.Err()) {
+				if _, err := transfer.Adopt(ctx, adopter, ticket); !errors.Is(err, holdfast.ErrAmbiguous) || !errors.Is(err, ctx.Err()) {
 					t.Errorf("Adopt: %v", err)
 				}
 				time.Sleep(10 * time.Second)
 				d.handle(nil)
 				if c.carriedOut {
 					free(t, srv)
-					expect.Err(t, "Adopt", expect.ErrOf(adopter.Adopt(t.Context(), ticket)), holdfast.ErrLost)
+					expect.Err(t, "Adopt", expect.ErrOf(transfer.Adopt(t.Context(), adopter, ticket)), holdfast.ErrLost)
 					return
 				}
 				if reply := <-late; !strings.HasPrefix(reply, "gone ") {
@@ -431,7 +432,7 @@ func TestAnAdoptionPastItsDeadlineIsGivenBack(t *testing.T) {
 			return reply, err
 		})
 		c := client(t, srv, d.wrap)
-		_, err := c.Adopt(t.Context(), ticket, holdfast.TTL(1400*time.Millisecond))
+		_, err := transfer.Adopt(t.Context(), c, ticket, holdfast.TTL(1400*time.Millisecond))
 		if !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrAmbiguous) {
 			t.Errorf("Adopt: %v", err)
 		}
@@ -443,16 +444,16 @@ func TestAnAdoptionPastItsDeadlineIsGivenBack(t *testing.T) {
 // Fault: A copy of the first holder's acquire comes late. It takes nothing: neither after an adoption, nor if the
 // lock was deleted, nor once the ticket has expired.
 func TestALateAcquireOfADetachedLock(t *testing.T) {
-	for what, use := range map[string]func(t *testing.T, c *holdfast.Client, srv *holdfasttest.Server, ticket holdfast.Ticket){
-		"it was adopted and released": func(t *testing.T, c *holdfast.Client, _ *holdfasttest.Server, ticket holdfast.Ticket) {
+	for what, use := range map[string]func(t *testing.T, c *holdfast.Client, srv *holdfasttest.Server, ticket transfer.Ticket){
+		"it was adopted and released": func(t *testing.T, c *holdfast.Client, _ *holdfasttest.Server, ticket transfer.Ticket) {
 			heir := adopt(t, c, ticket)
 			release(t, heir)
 		},
-		"it was deleted": func(t *testing.T, c *holdfast.Client, srv *holdfasttest.Server, ticket holdfast.Ticket) {
+		"it was deleted": func(t *testing.T, c *holdfast.Client, srv *holdfasttest.Server, ticket transfer.Ticket) {
 			server(t, srv).Del(t.Context(), "holdfast:{a}")
-			expect.Err(t, "Adopt", expect.ErrOf(c.Adopt(t.Context(), ticket)), holdfast.ErrLost)
+			expect.Err(t, "Adopt", expect.ErrOf(transfer.Adopt(t.Context(), c, ticket)), holdfast.ErrLost)
 		},
-		"the ticket is not used": func(t *testing.T, c *holdfast.Client, _ *holdfasttest.Server, _ holdfast.Ticket) {
+		"the ticket is not used": func(t *testing.T, c *holdfast.Client, _ *holdfasttest.Server, _ transfer.Ticket) {
 			time.Sleep(time.Second)
 			expect.Equal(t, "the lock is held", isHeld(t, c), true)
 		},

@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/printable"
+	"github.com/holdfast-go/holdfast/internal/resp"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
@@ -75,7 +75,7 @@ func (b *bench) connect(ctx context.Context, servers []*connect.Server) (softwar
 	logger := b.console.Logger()
 	for _, server := range servers {
 		rdb := server.Client
-		locks, err := holdfastgoredis.New(rdb, &holdfast.Config{TTL: ttl, Prefix: b.prefix, Logger: logger, CommandTimeout: commandTimeout})
+		locks, err := server.Locks(&holdfast.Config{TTL: ttl, Prefix: b.prefix, Logger: logger, CommandTimeout: commandTimeout})
 		if err != nil {
 			return "", err
 		}
@@ -91,12 +91,9 @@ func (b *bench) connect(ctx context.Context, servers []*connect.Server) (softwar
 			return "", err
 		}
 	}
-	d, err := holdfastgoredis.NewDriver(first.rdb)
-	if err != nil {
-		return "", err
-	}
-	info, err := d.Probe(ctx)
-	return printable.Line(info.Server+" "+info.Version, 100), err
+	hello, err := first.rdb.Do(ctx, "hello").Result()
+	info := resp.Fields(hello)
+	return printable.Line(info["server"]+" "+info["version"], 100), err
 }
 
 // name returns the name of a lock.

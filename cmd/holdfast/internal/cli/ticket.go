@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 const acquireHelp = `Acquires the lock NAME for a shell script, writes a ticket that stands for it, prints the
@@ -142,7 +143,7 @@ func (o *acquireFlags) acquire(ctx context.Context, stdout io.Writer, client *ho
 	}
 	from := &ticketOrigin{Server: r.Server, RunID: o.runID(ctx, r.Name)}
 	began := time.Now()
-	ticket, err := lease.Detach(ctx, o.ttl)
+	ticket, err := transfer.Detach(ctx, lease, o.ttl)
 	if err != nil {
 		return o.kept(err, lease.Release(context.Background()))
 	}
@@ -216,10 +217,10 @@ func (o *ticketFlags) kept(err, release error) error {
 }
 
 // giveBack releases a lock whose ticket was not handed out.
-func giveBack(client *holdfast.Client, t holdfast.Ticket) error {
+func giveBack(client *holdfast.Client, t transfer.Ticket) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	lease, err := client.Adopt(ctx, t)
+	lease, err := transfer.Adopt(ctx, client, t)
 	if err == nil {
 		err = lease.Release(ctx)
 	}
@@ -230,9 +231,9 @@ func renew(f *pflag.FlagSet) action {
 	o := &ticketFlags{}
 	o.defineTicket(f, "read the ticket from `FILE`")
 	f.Var((*seconds)(&o.ttl), "ttl", "keep the lock for at least `DUR` from now; never for less than before")
-	return o.withTicket(func(ctx context.Context, client *holdfast.Client, t holdfast.Ticket, r *outcome) error {
+	return o.withTicket(func(ctx context.Context, client *holdfast.Client, t transfer.Ticket, r *outcome) error {
 		began := time.Now()
-		if err := client.ExtendTicket(ctx, t, o.ttl); err != nil {
+		if err := transfer.Extend(ctx, client, t, o.ttl); err != nil {
 			err, _ = o.lost(ctx, r, err)
 			return err
 		}
@@ -251,8 +252,8 @@ func renew(f *pflag.FlagSet) action {
 func release(f *pflag.FlagSet) action {
 	o := &ticketFlags{}
 	o.defineTicket(f, "read the ticket from `FILE`, and remove the file")
-	return o.withTicket(func(ctx context.Context, client *holdfast.Client, t holdfast.Ticket, r *outcome) error {
-		lease, err := client.Adopt(ctx, t)
+	return o.withTicket(func(ctx context.Context, client *holdfast.Client, t transfer.Ticket, r *outcome) error {
+		lease, err := transfer.Adopt(ctx, client, t)
 		certain := true
 		switch {
 		case err == nil:
@@ -313,7 +314,7 @@ func (o *ticketFlags) lost(ctx context.Context, r *outcome, err error) (_ error,
 }
 
 // withTicket returns an action that reads the ticket, calls f, which completes the outcome, and prints that.
-func (o *ticketFlags) withTicket(f func(context.Context, *holdfast.Client, holdfast.Ticket, *outcome) error) action {
+func (o *ticketFlags) withTicket(f func(context.Context, *holdfast.Client, transfer.Ticket, *outcome) error) action {
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
 		if err := o.check(false); err != nil {
 			return err

@@ -13,11 +13,11 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // ticketPlace is where a ticket is: a file that only its owner can read or, if file is "", a file descriptor that this process was given.
-// The first line is the ticket, as holdfast.Ticket marshals it. The second line, which may be missing, is the ticketOrigin.
+// The first line is the ticket, as transfer.Ticket marshals it. The second line, which may be missing, is the ticketOrigin.
 type ticketPlace struct {
 	file string
 	fd   int
@@ -62,7 +62,7 @@ type ticketOrigin struct {
 	Expires time.Time `json:"expires"`          // or later; by the clock of the machine that wrote the ticket
 }
 
-func ticketText(t holdfast.Ticket, from *ticketOrigin) ([]byte, error) {
+func ticketText(t transfer.Ticket, from *ticketOrigin) ([]byte, error) {
 	text, err := t.MarshalText()
 	if err != nil || from == nil {
 		return append(text, '\n'), err
@@ -72,7 +72,7 @@ func ticketText(t holdfast.Ticket, from *ticketOrigin) ([]byte, error) {
 }
 
 // write writes a ticket. After an error there is no file. If ctx ends, write stops waiting for a pipe's reader.
-func (p *ticketPlace) write(ctx context.Context, t holdfast.Ticket, from *ticketOrigin) error {
+func (p *ticketPlace) write(ctx context.Context, t transfer.Ticket, from *ticketOrigin) error {
 	text, err := ticketText(t, from)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (p *ticketPlace) write(ctx context.Context, t holdfast.Ticket, from *ticket
 }
 
 // update replaces the origin in a ticket's file.
-func (p *ticketPlace) update(t holdfast.Ticket, from *ticketOrigin) error {
+func (p *ticketPlace) update(t transfer.Ticket, from *ticketOrigin) error {
 	if p.file == "" {
 		return nil
 	}
@@ -130,7 +130,7 @@ const maxTicket = 4096
 
 // read reads a ticket and its origin, which is nil if unknown. exposed reports that other users can read the file. A shell may have turned
 // line ends into spaces.
-func (p *ticketPlace) read() (t holdfast.Ticket, from *ticketOrigin, exposed bool, err error) {
+func (p *ticketPlace) read() (t transfer.Ticket, from *ticketOrigin, exposed bool, err error) {
 	f := p.descriptor
 	if p.file != "" {
 		info, err := os.Lstat(p.file)

@@ -10,18 +10,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // newTicket returns a ticket of a lock.
-func newTicket(t *testing.T) holdfast.Ticket {
+func newTicket(t *testing.T) transfer.Ticket {
 	t.Helper()
 	lease, err := holdfasttest.New(t).Mutex("orders").TryAcquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ticket, err := lease.Detach(t.Context(), time.Minute)
+	ticket, err := transfer.Detach(t.Context(), lease, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // If a signal arrives before the server has answered, the message names it and says what to do about the ticket.
@@ -28,7 +29,7 @@ func TestASignalBeforeTheServerAnswersIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
-	err := o.withTicket(func(ctx context.Context, _ *holdfast.Client, _ holdfast.Ticket, _ *outcome) error {
+	err := o.withTicket(func(ctx context.Context, _ *holdfast.Client, _ transfer.Ticket, _ *outcome) error {
 		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}

@@ -203,7 +203,7 @@ type Locks struct {
 func (s *Servers) Locks(cfg *holdfast.Config, nodeTimeout time.Duration) (*Locks, error) {
 	l := &Locks{}
 	for _, one := range s.All {
-		c, err := one.locks(cfg)
+		c, err := one.Locks(cfg)
 		if err != nil {
 			return nil, exitcode.Configf("%w", err)
 		}
@@ -282,7 +282,8 @@ const (
 
 func (s *Server) Close() { _ = s.Client.Close() }
 
-func (s *Server) locks(cfg *holdfast.Config) (*holdfast.Client, error) {
+// Locks makes a client of the library.
+func (s *Server) Locks(cfg *holdfast.Config) (*holdfast.Client, error) {
 	if s.Sentinel != nil {
 		return holdfastgoredis.NewFailover(s.Sentinel, cfg)
 	}

@@ -78,7 +78,6 @@ func splitURLs(text string) []string {
 // Open makes a client of the server with this URL. It does no I/O. Errors name the URL's source and do not quote the URL: if it
 // is malformed, any part of it may belong to the password.
 func Open(source, text string) (*Server, error) {
-	redis.SetLogger(noLogger{})
 	s := &Server{source: source}
 	if text == "" {
 		return nil, exitcode.Configf("the URL in %s is empty: name a server, or leave the flag out", source)
@@ -195,5 +194,7 @@ func unknownParameters(u *url.URL, err error) string {
 
 // noLogger silences go-redis, which also returns everything that matters as an error.
 type noLogger struct{}
+
+func init() { redis.SetLogger(noLogger{}) } // once: clients that are being closed may still read it
 
 func (noLogger) Printf(context.Context, string, ...any) {}

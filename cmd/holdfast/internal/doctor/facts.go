@@ -9,27 +9,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/resp"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
 func (s *server) checkVersion(ctx context.Context) Finding {
-	d, err := holdfastgoredis.NewDriver(s.client)
+	hello, err := s.client.Do(ctx, "hello").Result()
 	if err != nil {
 		return unchecked("version", "HELLO", err)
 	}
-	defer d.Close()
-	info, err := d.Probe(ctx)
-	if err != nil {
-		return unchecked("version", "HELLO", err)
-	}
-	saw := info.Server + " " + info.Version
+	info := resp.Fields(hello)
+	saw := info["server"] + " " + info["version"]
 	switch {
-	case info.Server != "redis" && info.Server != "valkey":
+	case info["server"] != "redis" && info["server"] != "valkey":
 		return note("version", saw, "Holdfast is tested on Redis and Valkey; it is not known whether this server does what locks need",
 			"check that the trial below succeeds, and test failovers")
-	case info.Cluster:
+	case info["mode"] == "cluster":
 		saw += ", Cluster mode"
 	}
 	return fine("version", saw)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // What an Access does with tickets for its name, in place of an access.
@@ -41,11 +42,11 @@ func (p *part) bear(number int, w Want) {
 func (r *routine) adopt(w Want, text string) {
 	p := r.part
 	a := r.ask(w)
-	var ticket holdfast.Ticket
+	var ticket transfer.Ticket
 	err := ticket.UnmarshalText([]byte(text))
 	var got *holdfast.Lease
 	if err == nil {
-		got, err = p.library().Adopt(context.Background(), ticket, w.option())
+		got, err = transfer.Adopt(context.Background(), p.library().Client, ticket, w.option())
 	}
 	if err != nil {
 		a.gaveUp()
@@ -68,9 +69,11 @@ func (r *routine) detach(w Want, lease Lease) (ticket string) {
 	if r.part.isDraining() || !r.chance(50) {
 		return ""
 	}
-	detached, err := lease.(interface {
-		Detach(context.Context, time.Duration) (holdfast.Ticket, error)
-	}).Detach(context.Background(), time.Millisecond+upTo(r.random, w.TTL))
+	own, is := lease.(*holdfast.Lease) // an adopted one
+	if !is {
+		own = lease.(held).Lease
+	}
+	detached, err := transfer.Detach(context.Background(), own, time.Millisecond+upTo(r.random, w.TTL))
 	var text []byte
 	if err == nil {
 		text, err = detached.MarshalText()

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/transfer"
 )
 
-func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
+func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) transfer.Ticket {
 	t.Helper()
-	ticket, err := lease.Detach(t.Context(), ttl)
+	ticket, err := transfer.Detach(t.Context(), lease, ttl)
 	must(t, err)
 	return ticket
 }
@@ -23,20 +24,23 @@ func TestTicketsThatAreNone(t *testing.T) {
 	s := inParallel(t)
 	c, stranger := s.client(), newSpace(t).client()
 	ticket := detach(t, acquire(t, c.Mutex("m")), time.Hour)
-	var none holdfast.Ticket
+	var none transfer.Ticket
 	for what, ask := range map[string]func() error{
-		"Adopt of no ticket":                    func() error { _, err := c.Adopt(t.Context(), none); return err },
-		"Adopt under another prefix":            func() error { _, err := stranger.Adopt(t.Context(), ticket); return err },
-		"Adopt with a short TTL":                func() error { _, err := c.Adopt(t.Context(), ticket, holdfast.TTL(time.Millisecond)); return err },
-		"ExtendTicket of no ticket":             func() error { return c.ExtendTicket(t.Context(), none, time.Minute) },
-		"ExtendTicket of one of another prefix": func() error { return stranger.ExtendTicket(t.Context(), ticket, time.Minute) },
-		"ExtendTicket for no time":              func() error { return c.ExtendTicket(t.Context(), ticket, 0) },
-		"ExtendTicket for too long":             func() error { return c.ExtendTicket(t.Context(), ticket, 25*time.Hour) },
-		"the text of no ticket":                 func() error { _, err := none.MarshalText(); return err },
+		"Adopt of no ticket":         func() error { _, err := transfer.Adopt(t.Context(), c, none); return err },
+		"Adopt under another prefix": func() error { _, err := transfer.Adopt(t.Context(), stranger, ticket); return err },
+		"Adopt with a short TTL": func() error {
+			_, err := transfer.Adopt(t.Context(), c, ticket, holdfast.TTL(time.Millisecond))
+			return err
+		},
+		"Extend of no ticket":             func() error { return transfer.Extend(t.Context(), c, none, time.Minute) },
+		"Extend of one of another prefix": func() error { return transfer.Extend(t.Context(), stranger, ticket, time.Minute) },
+		"Extend for no time":              func() error { return transfer.Extend(t.Context(), c, ticket, 0) },
+		"Extend for too long":             func() error { return transfer.Extend(t.Context(), c, ticket, 25*time.Hour) },
+		"the text of no ticket":           func() error { _, err := none.MarshalText(); return err },
 	} {
 		want(t, what, ask(), holdfast.ErrInvalid)
 	}
-	if none.Name() != "" || none.String() != "holdfast.Ticket(none)" {
+	if none.Name() != "" || none.String() != "transfer.Ticket(none)" {
 		t.Errorf("no ticket is %s, for %q", none, none.Name())
 	}
 	cutOff, err := ticket.MarshalText()
@@ -44,11 +48,11 @@ func TestTicketsThatAreNone(t *testing.T) {
 	for _, text := range []string{"", "x", strings.Repeat("secret", 1000), string(cutOff[:len(cutOff)-4])} {
 		err := none.UnmarshalText([]byte(text))
 		want(t, "a text that is no ticket", err, holdfast.ErrInvalid)
-		if none != (holdfast.Ticket{}) || len(text) > 5 && strings.Contains(fmt.Sprint(err), text[5:min(25, len(text))]) {
+		if none != (transfer.Ticket{}) || len(text) > 5 && strings.Contains(fmt.Sprint(err), text[5:min(25, len(text))]) {
 			t.Errorf("the text becomes %v; the error shows it: %v", none, err)
 		}
 	}
-	lease, err := c.Adopt(t.Context(), ticket)
+	lease, err := transfer.Adopt(t.Context(), c, ticket)
 	must(t, err)
 	release(t, lease)
 	s.cleaned()
@@ -62,13 +66,13 @@ func TestPrintedTicketsAreNoSecret(t *testing.T) {
 	token := strings.Split(s.do("GET", s.key("m")), ":")[1]
 	ticket := detach(t, lease, time.Hour)
 	encoded, err := json.Marshal(map[string]any{"ticket": ticket})
-	var decoded struct{ Ticket holdfast.Ticket }
+	var decoded struct{ Ticket transfer.Ticket }
 	if err != nil || json.Unmarshal(encoded, &decoded) != nil {
 		t.Fatalf("%s, %v", encoded, err)
 	}
 	type job struct {
-		carried holdfast.Ticket
-		Public  *holdfast.Ticket
+		carried transfer.Ticket
+		Public  *transfer.Ticket
 	}
 	var shown bytes.Buffer
 	for _, h := range []slog.Handler{slog.NewTextHandler(&shown, nil), slog.NewJSONHandler(&shown, nil)} {
@@ -84,8 +88,8 @@ func TestPrintedTicketsAreNoSecret(t *testing.T) {
 			t.Errorf("a ticket's secret, %s, is shown:\n%s", secret, &shown)
 		}
 	}
-	equal(t, "it is printed as", ticket.String(), `holdfast.Ticket("m")`)
-	adopted, err := s.client().Adopt(t.Context(), decoded.Ticket)
+	equal(t, "it is printed as", ticket.String(), `transfer.Ticket("m")`)
+	adopted, err := transfer.Adopt(t.Context(), s.client(), decoded.Ticket)
 	must(t, err)
 	release(t, adopted)
 }

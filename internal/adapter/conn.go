@@ -1,34 +1,38 @@
-package bare
+package adapter
 
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // Conn is a connection that speaks version 2 of the Redis protocol. One goroutine at a time may use it.
 type Conn struct {
-	net net.Conn
+	net driver.Connection
 	in  *bufio.Reader
 	err error // why it can no longer be used
+
+	made, used time.Time
 }
 
 // NewConn returns the protocol's side of a connection.
-func NewConn(c net.Conn) *Conn { return &Conn{net: c, in: bufio.NewReader(c)} }
+func NewConn(c net.Conn) *Conn { return newConn(driver.Connection{Conn: c}) }
+
+func newConn(c driver.Connection) *Conn {
+	c.Conn = bounds.Unwrap(c.Conn) // resp.Read has its own
+	now := time.Now()
+	return &Conn{net: c, in: bufio.NewReader(c.Conn), made: now, used: now}
+}
 
 // Close closes the connection.
-func (c *Conn) Close() {
-	if c.net != nil {
-		_ = c.net.Close()
-	}
-}
+func (c *Conn) Close() { discard(c.net) }
 
 // Do sends a command and returns its reply as text; that of several items has one on a line.
 func (c *Conn) Do(ctx context.Context, words ...string) (string, error) {
@@ -66,15 +70,20 @@ func (c *Conn) send(ctx context.Context, commands ...resp.Command) []resp.Reply 
 	if c.err == nil {
 		_ = c.net.SetDeadline(time.Time{}) // whose timer would otherwise run on
 	}
+	if c.in.Buffered() > 0 {
+		c.fail(errSurplus)
+	}
+	c.used = time.Now()
 	return replies
 }
 
+var errSurplus = fmt.Errorf("%w: it sent a reply to no request", resp.ErrProtocol)
+
 // fail notes an error, if it is the first one. That of a passed deadline is context.DeadlineExceeded, too.
 func (c *Conn) fail(err error) {
-	var timeout net.Error
 	switch {
 	case c.err != nil:
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case isTimeout(err):
 		c.err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	default:
 		c.err = err

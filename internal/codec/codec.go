@@ -133,9 +133,6 @@ type Head struct {
 // Is reports whether a reply's first word is word.
 func (h Head) Is(word Word) bool { return h.Word == word }
 
-// Time returns the server's time in µs, or 0 if there was no reply.
-func (h Head) Time() int64 { return h.Now }
-
 // Reply is the reply to most requests. Its word says which fields are set: the forms beside each request list them.
 type Reply struct {
 	Head
@@ -145,8 +142,7 @@ type Reply struct {
 	Holder *Holder // a pointer, as are those below, since most replies have none
 	Place  *Place  // of a waiter
 	Run    *Run
-	Hold   *Hold  // that ended
-	Text   string // Hold as the journal records it; or any text
+	Text   string // Holder as the journal records it; or any text
 }
 
 // Grant describes a grant.
@@ -167,21 +163,14 @@ type Refusal struct {
 // KeptData reports whether a node that is behind still has its data, though perhaps not the latest.
 func (r Refusal) KeptData() bool { return strings.HasSuffix(r.Stands, "+") }
 
-// Holder is the holder of a lock.
+// Holder is the holder of a lock, or one of several.
 type Holder struct {
 	TTL     time.Duration // what is left; negative if the lock has no expiry
-	Waiters int           // in the queue
-	Ours    bool          // Value is in this library's format; otherwise another program holds the lock
-	Value   wire.Value    // if Ours
-}
-
-// Hold is one holder's share of a lock.
-type Hold struct {
-	Token  string
-	TTL    time.Duration
-	Weight int
-	Ours   bool       // Value could be read
-	Value  wire.Value // as in a mutex
+	Waiters int           // in the queue; of one of several holders 0
+	Weight  int           // of one of several holders, as is Token
+	Token   string
+	Ours    bool       // Value is in this library's format; otherwise another program holds the lock
+	Value   wire.Value // if Ours; of one of several holders in the form of a mutex's
 }
 
 // forms are the replies that a request can get: the word of each, and the fields after the server's time.
@@ -209,7 +198,7 @@ const (
 	place                  // Place
 	foreign                // Place.Foreign
 	nextPlace              // Place, or nothing
-	ended                  // Grant.Fence and, on a line of their own, Hold and Text
+	ended                  // Grant.Fence and, on a line of their own, Holder and Text
 	what                   // Text, which is not empty
 	lastRun                // Run
 	completed              // Run.Completed and Run.Try
@@ -286,7 +275,7 @@ func (r *reader) read(to *Reply, fields ...field) {
 			to.Count = r.number(0)
 		case holder:
 			h := r.holder()
-			to.Holder = &h
+			to.Holder = &Holder{TTL: h.TTL, Waiters: h.Weight, Ours: h.Ours, Value: h.Value}
 		case place:
 			to.Place = r.place()
 		case foreign:
@@ -300,8 +289,8 @@ func (r *reader) read(to *Reply, fields ...field) {
 			to.Fence = r.fence(1)
 			r.endLine()
 			r.rest = to.Text
-			h := r.hold()
-			to.Hold = &h
+			h := r.holder()
+			to.Holder = &h
 			r.bad = r.bad || strings.Contains(to.Text, "\n")
 		case what:
 			to.Text = r.all()
@@ -374,16 +363,9 @@ func (r *reader) otherLines() (lines string) {
 // endLine makes the reply malformed if something of the line was left unread.
 func (r *reader) endLine() { r.bad = r.bad || r.rest != "" }
 
-// holder reads how long the lock lasts, the number of waiters, and the lock's value.
+// holder reads how long a lock, or a holder's share of it, lasts; a number; and the lock's value.
 func (r *reader) holder() Holder {
-	h := Holder{TTL: r.ttl(), Waiters: r.count(0)}
-	h.Value, h.Ours = wire.ParseValue(r.all())
-	return h
-}
-
-// hold reads how long a holder's share lasts, its weight, and its value.
-func (r *reader) hold() Hold {
-	h := Hold{TTL: r.ttl(), Weight: r.count(0)}
+	h := Holder{TTL: r.ttl(), Weight: r.count(0)}
 	value := r.all()
 	h.Value, h.Ours = wire.ParseValue(value)
 	h.Token = wire.TokenOf(value)

@@ -36,7 +36,7 @@ var (
 
 	// cut is a holder's value with the grant id in place of its token.
 	cut    = strings.Replace(value, ":A:", ":k3v9x2ab:", 1)
-	broken = Hold{Token: "k3v9x2ab", TTL: 5 * time.Millisecond, Ours: true, Value: wire.Value{Token: "k3v9x2ab", Fence: 7, Granted: 1700000000000, Info: wire.Info{Owner: "me"}}}
+	broken = Holder{Token: "k3v9x2ab", TTL: 5 * time.Millisecond, Ours: true, Value: wire.Value{Token: "k3v9x2ab", Fence: 7, Granted: 1700000000000, Info: wire.Info{Owner: "me"}}}
 
 	held = wire.Value{Token: "A", Fence: 7, Granted: 1700000000000, Info: wire.Info{Owner: "me"}}
 )
@@ -225,12 +225,12 @@ var samples = []sample{
 		reads(map[string]any{
 			"status " + now + " nothing 0 0 -1 0 0 0": StatusReply{Head: head(StatusIs), Kind: HoldsNothing, Count: -1, Page: Page{"0"}},
 			"status " + now + " foreign 0 0 -1 1 0 1\n-1 0 \n15 0 " + info: StatusReply{
-				Head: head(StatusIs), Kind: HoldsForeign, Count: -1, Queued: 1, Page: Page{"0"}, Holds: []Hold{{TTL: -time.Millisecond}},
+				Head: head(StatusIs), Kind: HoldsForeign, Count: -1, Queued: 1, Page: Page{"0"}, Holds: []Holder{{TTL: -time.Millisecond}},
 				Waiters: []Waiter{{Since: 15, Info: held.Info}},
 			},
 			"status " + now + " sem 7 5 -1 100000 9 2\n5 2 " + value + "\n6 1 hf2:a:b:no\n15 3 " + info + "\n9000000000000001 0 {": StatusReply{
 				Head: head(StatusIs), Kind: Semaphore, Fence: 7, Limit: 5, Count: -1, Queued: 100000, Page: Page{"9"},
-				Holds: []Hold{
+				Holds: []Holder{
 					{Token: "A", TTL: 5 * time.Millisecond, Weight: 2, Ours: true, Value: held}, {Token: "a", TTL: 6 * time.Millisecond, Weight: 1},
 				},
 				Waiters: []Waiter{{Since: 15, Weight: 3, Info: held.Info}, {Since: wire.MaxTime}},
@@ -267,7 +267,7 @@ var samples = []sample{
 	of("break", &Break{Lock: Lock{Keys: mutexKeys, Flags: Shared}, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.Break(), "k q f j", "k", "id", "k3v9x2ab", "16", "mutex", "{}", "c").
 		reads(map[string]any{
-			"broken " + now + " 9\n5 0 " + cut: Reply{Head: head(Broken), Grant: Grant{Fence: 9}, Text: "5 0 " + cut, Hold: &broken},
+			"broken " + now + " 9\n5 0 " + cut: Reply{Head: head(Broken), Grant: Grant{Fence: 9}, Text: "5 0 " + cut, Holder: &broken},
 			"changed " + now + " 5 0 " + value: Reply{Head: head(Changed), Holder: &Holder{TTL: 5 * time.Millisecond, Ours: true, Value: held}},
 			"free " + now:                      Reply{Head: head(Free)},
 			"late " + now:                      Reply{Head: head(Late)},
@@ -276,7 +276,7 @@ var samples = []sample{
 		sends(script.Break(), "k q f", "ck", "id", "k3v9x2ab", "16", "mutex", "{}", "c"),
 	of("break of a share", &Break{Lock: shareLock, Journal: journal, Kind: Semaphore, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.ShareBreak(), "k q f e j", "", "id", "k3v9x2ab", "16", "sem", "{}", "c").
-		reads(map[string]any{"broken " + now + " 9\n5 0 " + cut: Reply{Head: head(Broken), Grant: Grant{Fence: 9}, Text: "5 0 " + cut, Hold: &broken}}),
+		reads(map[string]any{"broken " + now + " 9\n5 0 " + cut: Reply{Head: head(Broken), Grant: Grant{Fence: 9}, Text: "5 0 " + cut, Holder: &broken}}),
 	of("break in Strict mode", &Break{Lock: strictLock, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.Break(), "k q f j m", string(strictLock.Flags), "id", "k3v9x2ab", "16", "mutex", "{}", "c"),
 	of("note", Note(Cluster, journal, &Entry{What: WasRevoked, ID: "id", Grant: "k3v9x2ab", Fence: 7, Kind: HoldsMutex, Key: "k", Note: "{}"})).urgently().

@@ -284,7 +284,7 @@ func (q *Break) Call() driver.Call {
 }
 
 var broke = forms{
-	{Broken, []field{ended}},   // the fence is the lock's since the break; the hold's token is cut down to the grant id
+	{Broken, []field{ended}},   // the fence is the lock's since the break; the holder's token is cut down to the grant id
 	{Changed, []field{holder}}, // whose grant id is another
 	{Free, nil}, {Late, nil},
 }

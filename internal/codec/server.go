@@ -114,7 +114,7 @@ type StatusReply struct {
 	Limit   int    // of the sum of all weights; 0 if the server has no limit
 	Count   int    // parties of a latch that have not counted down; -1 if the server has no count
 	Queued  int    // how many wait
-	Holds   []Hold
+	Holds   []Holder
 	Waiters []Waiter // the first ones
 }
 
@@ -139,7 +139,7 @@ func (q *Status) Parse(text string) (StatusReply, error) {
 		r.rest, lines, _ = strings.Cut(lines, "\n")
 		switch {
 		case len(reply.Holds) < holds:
-			reply.Holds = append(reply.Holds, r.hold())
+			reply.Holds = append(reply.Holds, r.holder())
 		case len(reply.Waiters) < q.Waiters:
 			reply.Waiters = append(reply.Waiters, Waiter{min(r.number(0), wire.MaxTime), r.count(0), wire.ParseInfo(r.all())})
 		default:
@@ -207,8 +207,8 @@ type Entry struct {
 	Holder string // Reply.Text; "" if the lock was not broken
 
 	// Set only in entries that were read:
-	Time int64 // server time, µs
-	Hold Hold  // parsed from Holder
+	Time int64  // server time, µs
+	Hold Holder // parsed from Holder
 }
 
 // Note writes an entry of the journal: note.lua.
@@ -267,7 +267,7 @@ func parseEntry(at, head, note, holder string) (Entry, bool) {
 	e.What, e.ID, e.Grant, e.Fence, e.Raised, e.Kind, e.Key = r.text(), r.text(), r.text(), r.fence(0), r.fence(0), r.text(), r.all()
 	if holder != "" {
 		r.rest = holder
-		e.Hold = r.hold()
+		e.Hold = r.holder()
 	}
 	return e, !r.bad && wire.IsGrant(e.Grant) && e.Key != ""
 }

@@ -55,7 +55,7 @@ func (in *Inspector) Break(ctx context.Context, name, grant, reason, whole strin
 		return Broken{}, changed(l.HolderOf(reply.Holder), grant)
 	}
 	broken := Broken{
-		ID: cmp.Or(whole, q.ID), Name: l.Name(), Holder: l.Sharer(reply.Hold), By: in.by, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Fence,
+		ID: cmp.Or(whole, q.ID), Name: l.Name(), Holder: l.Sharer(reply.Holder), By: in.by, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Fence,
 	}
 	if !k.Server.InCluster() {
 		return broken, nil

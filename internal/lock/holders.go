@@ -106,7 +106,7 @@ func (l *Lock) someHolder(ctx context.Context) (Holder, error) {
 }
 
 // Sharer returns the holder that a script reported as a hold.
-func (l *Lock) Sharer(hold *codec.Hold) Holder {
+func (l *Lock) Sharer(hold *codec.Holder) Holder {
 	h := l.shown(hold.TTL, hold.Ours, &hold.Value)
 	h.Weight = hold.Weight
 	return h

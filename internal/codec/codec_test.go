@@ -181,12 +181,6 @@ var samples = []sample{
 	of("reassertion", &Reassert{Lock: mutexLock, Token: "A", TTL: time.Minute, NotAfter: 16, Fence: 7, Reserved: 9, Info: info, GrantedAt: 15, Age: time.Second, Asked: 17}).renewing().
 		sends(script.Reassert(), "k q f", "ck", "A", "60000", "16", "7", "9", info, "15", "1000000", "17").reads(renewReplies).
 		reads(map[string]any{"late " + now: Reply{Head: head(Late)}, "absent " + now: Reply{Head: head(Absent)}}).refuses("superseded "+now, "quarantined "+now+" 5"),
-	of("who holds", WhoHolds(mutexLock)).sends(script.Holder(), "k q f", "ck", "").
-		reads(map[string]any{
-			"held " + now + " 5 2 " + value: Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: held}},
-			"free " + now + " 2":            Reply{Head: head(Free), Count: 2},
-		}).refuses("free "+now+" -1", "gone "+now),
-
 	of("several", &MultiAcquire{Flags: Cluster, Locks: []TokenOf{{mutexKeys, "A"}, {Keys{Lock: "k2", Queue: "q2", Fence: "f2"}, "B"}}, TTL: time.Minute, NotAfter: 16, Info: info}).
 		sends(script.MultiAcquire(), "k q f k2 q2 f2", "c", "A", "60000", "16", info, "B").
 		reads(map[string]any{

@@ -251,12 +251,6 @@ var adopted = forms{
 
 func (q *Adopt) Parse(text string) (Reply, error) { return adopted.parse(text) }
 
-// WhoHolds asks who holds a mutex: holder.lua.
-func WhoHolds(l Lock) Request[Reply] { return simple{l.onLock(script.Holder(), ""), holders} }
-
-// The count is that of waiters.
-var holders = forms{{Held, []field{holder}}, {Free, []field{count}}}
-
 // Break takes a lock from the holder with a grant id: break.lua or share_break.lua.
 type Break struct {
 	Lock     Lock

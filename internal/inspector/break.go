@@ -55,7 +55,7 @@ func (in *Inspector) Break(ctx context.Context, name, grant, reason, whole strin
 		return Broken{}, changed(l.HolderOf(reply.Holder), grant)
 	}
 	broken := Broken{
-		ID: cmp.Or(whole, q.ID), Name: l.Name(), Holder: l.Sharer(reply.Holder), By: in.by, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Fence,
+		ID: cmp.Or(whole, q.ID), Name: l.Name(), Holder: l.HolderOf(reply.Holder), By: in.by, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Fence,
 	}
 	if !k.Server.InCluster() {
 		return broken, nil
@@ -100,7 +100,7 @@ func (in *Inspector) History(ctx context.Context, yield func(Broken, error) bool
 			Time: time.UnixMicro(e.Time), Fence: e.Raised, Revoked: e.What == codec.WasRevoked,
 		}
 		if !b.Revoked {
-			b.Holder = l.Sharer(&e.Hold)
+			b.Holder = l.HolderOf(&e.Hold)
 		}
 		return yield(b, nil)
 	})

@@ -64,7 +64,7 @@ func (l *Lock) Status(ctx context.Context) (Status, error) {
 		for _, hold := range a.Reply.Holds {
 			if len(s.Holders) < maxHolders && !known[hold.Token] {
 				known[hold.Token] = true
-				h := l.Sharer(&hold)
+				h := l.HolderOf(&hold)
 				s.Holders, s.Fence = append(s.Holders, h), max(s.Fence, h.Fence)
 			}
 		}

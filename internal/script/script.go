@@ -47,7 +47,6 @@ var (
 	Renew        = load("mutex/renew")
 	Reassert     = load("mutex/reassert")
 	Adopt        = load("mutex/adopt")
-	Holder       = load("mutex/holder")
 	Init         = load("server/init")
 	Survey       = load("server/survey")
 	WhatIs       = load("server/whatis")

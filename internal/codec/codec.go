@@ -142,7 +142,15 @@ type Reply struct {
 	Holder *Holder // a pointer, as are those below, since most replies have none
 	Place  *Place  // of a waiter
 	Run    *Run
-	Text   string // Holder as the journal records it; or any text
+	Text   string // Holder as the journal records it
+}
+
+// Rank returns the waiter's place in the queue, from 1; 0 if the reply names none.
+func (r *Reply) Rank() int {
+	if r.Place == nil {
+		return 0
+	}
+	return r.Place.Rank
 }
 
 // Grant describes a grant.
@@ -199,7 +207,6 @@ const (
 	foreign                // Place.Foreign
 	nextPlace              // Place, or nothing
 	ended                  // Grant.Fence and, on a line of their own, Holder and Text
-	what                   // Text, which is not empty
 	lastRun                // Run
 	completed              // Run.Completed and Run.Try
 )
@@ -292,9 +299,6 @@ func (r *reader) read(to *Reply, fields ...field) {
 			h := r.holder()
 			to.Holder = &h
 			r.bad = r.bad || strings.Contains(to.Text, "\n")
-		case what:
-			to.Text = r.all()
-			r.bad = r.bad || to.Text == ""
 		case lastRun:
 			to.Run = r.lastRun()
 		case completed:

@@ -65,16 +65,8 @@ const (
 	HoldsNothing  = "nothing"
 	HoldsMutex    = "mutex"
 	HoldsRedisson = "redisson"
-	HoldsForeign  = "foreign" // a lock that this library did not write; only in a StatusReply
-	HoldsOther    = "other"   // no lock of this library's
-	HoldsUnknown  = "unknown" // the server's user may not look
+	HoldsForeign  = "foreign" // something that this library did not write
 )
-
-// WhatIs asks what the key of a lock holds: whatis.lua.
-func WhatIs(l Lock) Request[Reply] { return simple{l.byKey(script.WhatIs(), ""), holds} }
-
-// The text may be anything, if another program wrote that into the key.
-var holds = forms{{KeyHolds, []field{what}}}
 
 // Page is one of the pages of a long reply.
 type Page struct{ Next string } // the cursor for the next page; "0" on the last
@@ -85,7 +77,7 @@ func (p Page) IsLast() bool { return p.Next == "0" }
 // Status asks for a page of a lock's holders, and who waits for it: status.lua.
 type Status struct {
 	Lock    Lock
-	Kind    string  // of the lock, as whatis.lua reports it; "" for any kind, and then Waiters is ignored
+	Kind    string  // of the lock, as status.lua reports it; "" for any kind, and then Waiters is ignored, and a queue is not needed
 	Others  []Queue // if the lock may be of other kinds, too
 	Cursor  string  // "0", or Next of the previous reply
 	Holds   int     // about how many holders to return
@@ -96,7 +88,10 @@ type Status struct {
 type Queue struct{ Kind, Key string }
 
 func (q *Status) Call() driver.Call {
-	kinds, words := q.Kind, append(make([]string, 0, 8+len(q.Others)), q.Lock.Keys.Lock, q.Lock.Keys.Queue)
+	kinds, words := q.Kind, append(make([]string, 0, 8+len(q.Others)), q.Lock.Keys.Lock)
+	if q.Lock.Keys.Queue != "" {
+		words = append(words, q.Lock.Keys.Queue)
+	}
 	for _, other := range q.Others {
 		words, kinds = append(words, other.Key), kinds+" "+other.Kind
 	}

@@ -24,7 +24,6 @@ const (
 	Gone        Word = "gone"
 	Granted     Word = "granted"
 	Held        Word = "held"
-	KeyHolds    Word = "holds"
 	Kept        Word = "kept"
 	KeysAre     Word = "keys"
 	Known       Word = "known"

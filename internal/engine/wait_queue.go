@@ -161,7 +161,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *wait
 	}
 	w := wq.waitFirst(ctx, a, by, got)
 	if o := wq.l.c.observing(ctx); o != nil {
-		o.wait(got.Place.Rank-1, got.holder(l))
+		o.wait(got.Rank()-1, got.holder(l))
 	}
 	return nil, w, nil
 }

@@ -12,7 +12,7 @@ import (
 type Status struct {
 	Name    string
 	Key     string   // "" if there are several locks
-	Form    string   // the kind as whatis.lua reports it, codec.HoldsForeign, or kind.SeenAsElection
+	Form    string   // the kind as status.lua reports it, codec.HoldsForeign, or kind.SeenAsElection
 	Holders []Holder // the first maxHolders
 	Waiters []Waiter // the first MaxWaiters, in order
 	Waiting int      // how many wait

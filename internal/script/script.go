@@ -49,7 +49,6 @@ var (
 	Adopt        = load("mutex/adopt")
 	Init         = load("server/init")
 	Survey       = load("server/survey")
-	WhatIs       = load("server/whatis")
 	Status       = load("server/status")
 	Scan         = load("server/scan")
 	Note         = load("server/note")

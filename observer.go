@@ -238,8 +238,8 @@ func newLeaseEvent(e *lock.LeaseEvent) LeaseEvent {
 
 // seen returns the kind of an event's lock, its mode, and the permits of a semaphore.
 func seen(s *lock.Subject) (kind Kind, mode Mode, permits int) {
-	kind = kindOf(s.Kind)
-	if kind == "" { // one that only observers know
+	kind, isKept := kinds[s.Kind]
+	if !isKept { // one that only observers know
 		return Kind(s.Kind), ModeExclusive, 0
 	}
 	mode, permits = modeOf(kind, s.Weight)

@@ -107,29 +107,10 @@ const (
 	ModeParty     Mode = "party"
 )
 
-// kindOf returns the kind that the engine calls form; "" if there is none.
-func kindOf(form string) Kind {
-	switch form {
-	case "mutex":
-		return KindMutex
-	case "election":
-		return KindElection
-	case "own":
-		return KindOwner
-	case "redisson":
-		return KindRedisson
-	case "rw":
-		return KindRWMutex
-	case "sem":
-		return KindSemaphore
-	case "latch":
-		return KindLatch
-	case "bar":
-		return KindBarrier
-	case "foreign":
-		return KindForeign
-	}
-	return ""
+// kinds are the kinds by what the engine calls them.
+var kinds = map[string]Kind{
+	"mutex": KindMutex, "election": KindElection, "own": KindOwner, "redisson": KindRedisson, "rw": KindRWMutex, "sem": KindSemaphore,
+	"latch": KindLatch, "bar": KindBarrier, "foreign": KindForeign,
 }
 
 func statusOf(ctx context.Context, l interface {
@@ -144,14 +125,14 @@ func statusOf(ctx context.Context, l interface {
 
 func newStatus(of *lock.Status) Status {
 	s := Status{
-		Name: of.Name, Key: of.Key, Kind: kindOf(of.Form), Waiting: of.Waiting, Limit: of.Limit, Count: of.Count, Fence: of.Fence,
+		Name: of.Name, Key: of.Key, Kind: kinds[of.Form], Waiting: of.Waiting, Limit: of.Limit, Count: of.Count, Fence: of.Fence,
 		Time: of.Time,
 	}
 	for _, h := range of.Holders {
 		s.Holders = append(s.Holders, holder(h))
 	}
 	for _, w := range of.Waiters {
-		mode, permits := modeOf(kindOf(w.Form), w.Weight)
+		mode, permits := modeOf(kinds[w.Form], w.Weight)
 		s.Waiters = append(s.Waiters, Waiter{
 			Identity: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: mode, Permits: permits, Since: w.Since,
 		})
@@ -165,7 +146,7 @@ func holder(h lock.Holder) Holder {
 		TTL: h.TTL, Foreign: h.Foreign,
 	}
 	if !h.Foreign {
-		own.Mode, own.Permits = modeOf(kindOf(h.Form), h.Weight)
+		own.Mode, own.Permits = modeOf(kinds[h.Form], h.Weight)
 	}
 	return own
 }

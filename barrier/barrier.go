@@ -137,12 +137,21 @@ func (p *Party) await(ctx context.Context) (phase uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	number, at, passed, err := p.beginAwait()
-	if err != nil {
-		return 0, err
+	p.mu.Lock()
+	if p.awaiting {
+		p.mu.Unlock()
+		return 0, fmt.Errorf("%w: barrier %q: the party is already awaiting a phase", holdfast.ErrInvalid, l.Name())
 	}
+	p.awaiting = true
+	p.number++
+	number, at, passed := p.number, p.phase, p.passed
+	p.mu.Unlock()
 	next := at
-	defer func() { p.endAwait(next, phase) }()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.awaiting, p.phase, p.passed = false, next, max(p.passed, phase)
+	}()
 	w, err := l.Watch()
 	if err != nil {
 		return 0, err
@@ -186,24 +195,6 @@ func (p *Party) await(ctx context.Context) (phase uint64, err error) {
 			return 0, engine.EndedBy(ctx, err, failure)
 		}
 	}
-}
-
-// beginAwait begins an Await. endAwait ends it; its passed is the phase that has tripped, or 0.
-func (p *Party) beginAwait() (number, phase, passed uint64, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.awaiting {
-		return 0, 0, 0, fmt.Errorf("%w: barrier %q: the party is already awaiting a phase", holdfast.ErrInvalid, p.lock.Name())
-	}
-	p.awaiting = true
-	p.number++
-	return p.number, p.phase, p.passed, nil
-}
-
-func (p *Party) endAwait(next, passed uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.awaiting, p.phase, p.passed = false, next, max(p.passed, passed)
 }
 
 // broken returns the error of a broken phase.

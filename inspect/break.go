@@ -47,7 +47,7 @@ var ErrChanged = inspector.ErrChanged
 // Break works when the server is out of memory. It also works in Strict mode during a quarantine: the lock is then free, and
 // nobody is granted it before the quarantine ends.
 func (i *Inspector) Break(ctx context.Context, holder holdfast.Holder, reason string) (Broken, error) {
-	b, err := i.of.Break(ctx, holder.Name, holder.Grant, reason)
+	b, err := i.of.Break(ctx, holder.Name, holder.Grant, reason, "")
 	return newBroken(&b), access.Error(err)
 }
 
@@ -55,7 +55,7 @@ func (i *Inspector) Break(ctx context.Context, holder holdfast.Holder, reason st
 // holdfast run gets TERM. The errors are those of Break. nil says that the request is on record, not that the holder is there
 // to read it. A lease that is detached has no holder to ask, and once it is adopted it is another grant.
 func (i *Inspector) Revoke(ctx context.Context, holder holdfast.Holder, reason string) error {
-	return access.Error(i.of.Revoke(ctx, holder.Name, holder.Grant, reason))
+	return access.Error(i.of.Revoke(ctx, holder.Name, holder.Grant, reason, ""))
 }
 
 // History yields the breaks and revocations on record, the latest first. The server keeps about the latest 1,000. Of a quorum it

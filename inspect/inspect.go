@@ -30,8 +30,8 @@ type source interface {
 	Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool)
 	Reach(ctx context.Context, p inspector.Pattern) error
 	List(ctx context.Context, p inspector.Pattern, yield func(lock.Status, error) bool)
-	Break(ctx context.Context, name, grant, reason string) (inspector.Broken, error)
-	Revoke(ctx context.Context, name, grant, reason string) error
+	Break(ctx context.Context, name, grant, reason, whole string) (inspector.Broken, error)
+	Revoke(ctx context.Context, name, grant, reason, whole string) error
 	History(ctx context.Context, yield func(inspector.Broken, error) bool)
 	Init(ctx context.Context, force bool) error
 }

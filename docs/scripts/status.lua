@@ -146,7 +146,7 @@ local function main()
   end
   local holds, count = #lines, f and f[4] and number(f[4]) or '-1'
   f = f or {}
-  local queued = waiting(queue)
+  local queued = queue and waiting(queue) or 0
   if wanted ~= '' then
     add_waiters(ARGV[6])
   end

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -64,55 +65,39 @@ type entry struct {
 
 // serveLock answers with what is known of one lock.
 func (h *Handler) serveLock(w http.ResponseWriter, r *http.Request) {
-	name := r.URL.Query().Get("name")
-	l := h.single(name)
-	select {
-	case <-l.done:
-	case <-r.Context().Done():
-		return
-	}
-	show := newReport(&l.status, l.err)
+	show := h.single(r.URL.Query().Get("name"))()
 	show.About = h.about(r)
-	if l.err == nil {
-		show.Record = l.record
-	}
 	if h.quorum {
 		show.Absent = h.latest(r.Context(), lookPeriod, 0).Absent
 	}
 	answer(w, r, show)
 }
 
-// single is a look at one lock, which all its pages share.
-type single struct {
-	done   chan struct{} // closed when the look has ended
-	status holdfast.Status
-	record []entry
-	err    error
-}
-
-// single returns a look that has begun within the last second, or is under way.
-func (h *Handler) single(name string) *single {
+// single returns a look at one lock that has begun within the last second, or is about to. All its pages share it.
+func (h *Handler) single(name string) func() report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l := h.singles[name]; l != nil {
-		return l
+	look := h.singles[name]
+	if look == nil {
+		began := time.Now()
+		look = sync.OnceValue(func() report {
+			ctx, cancel := context.WithTimeout(h.ctx, lookTime)
+			defer cancel()
+			s, err := h.in.Get(ctx, name)
+			show := newReport(&s, err)
+			if err == nil {
+				show.Record = h.recorded(ctx, name)
+			}
+			if left := lookPeriod - time.Since(began); left > 0 {
+				time.AfterFunc(left, func() { h.forget(name) })
+			} else {
+				h.forget(name)
+			}
+			return show
+		})
+		h.singles[name] = look
 	}
-	l, began := &single{done: make(chan struct{})}, time.Now()
-	h.singles[name] = l
-	go func() {
-		ctx, cancel := context.WithTimeout(h.ctx, lookTime)
-		defer cancel()
-		if l.status, l.err = h.in.Get(ctx, name); l.err == nil {
-			l.record = h.recorded(ctx, name)
-		}
-		if left := lookPeriod - time.Since(began); left > 0 {
-			time.AfterFunc(left, func() { h.forget(name) })
-		} else {
-			h.forget(name)
-		}
-		close(l.done)
-	}()
-	return l
+	return look
 }
 
 // forget lets the next page look anew.

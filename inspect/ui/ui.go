@@ -65,8 +65,8 @@ type Handler struct {
 
 	mu      sync.Mutex
 	last    *look
-	looking chan struct{}      // closed when the look that is under way has ended; nil if none is
-	singles map[string]*single // looks at single locks of the last second, by name
+	looking chan struct{}            // closed when the look that is under way has ended; nil if none is
+	singles map[string]func() report // looks at single locks of the last second, by name
 }
 
 // source is what the handler needs of an inspect.Inspector.
@@ -97,7 +97,7 @@ func New(in *inspect.Inspector, opts *Options) (*Handler, error) {
 func newHandler(in source, opts *Options) (*Handler, error) {
 	h := &Handler{
 		in: in, origin: http.NewCrossOriginProtection(), absent: func() []string { return nil },
-		last: &look{Locks: []row{}}, singles: map[string]*single{},
+		last: &look{Locks: []row{}}, singles: map[string]func() report{},
 	}
 	h.record.Store(&record{})
 	if opts != nil {

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -25,59 +26,27 @@ func (r *BatchReply) Done(i int) bool {
 	return r.Word != ""
 }
 
-// BatchRenew renews many mutexes: batch_renew.lua. Set Flags before Call.
+// BatchRenew renews many mutexes: batch_renew.lua.
 type BatchRenew struct {
 	Flags Flags
 
-	n      int
-	keys   []string
-	grants []byte // the beginnings of the locks' values, concatenated
-	ends   []int  // of each grant in grants
-	terms  []time.Duration
-	ttl    time.Duration // of all items, if terms is nil
-}
-
-// NewBatchRenew returns a batch of n items.
-func NewBatchRenew(n int) BatchRenew {
-	return BatchRenew{n: n, keys: make([]string, 0, n), ends: make([]int, 0, n)}
+	keys, grants, terms []string
 }
 
 // Add adds a lock, by the head of its value and the fence of its grant.
 func (b *BatchRenew) Add(lock string, head wire.Head, fence uint64, ttl time.Duration) {
-	const longestFence = 17 // until the year 2255, with the colon
-	i := len(b.keys)
-	if i == 0 {
-		b.grants, b.ttl = make([]byte, 0, b.n*(len(head)+longestFence)), ttl
-	}
 	b.keys = append(b.keys, lock)
-	b.grants = head.AppendGrant(b.grants, fence)
-	b.ends = append(b.ends, len(b.grants))
-	if b.terms == nil && ttl != b.ttl {
-		b.terms = make([]time.Duration, i, b.n)
-		for j := range i {
-			b.terms[j] = b.ttl
-		}
-	}
-	if b.terms != nil {
-		b.terms = append(b.terms, ttl)
-	}
+	b.grants = append(b.grants, string(head.AppendGrant(nil, fence)))
+	b.terms = append(b.terms, milliseconds(ttl))
 }
 
-// Call returns the script's call. All items must have been added.
+// Call returns the script's call. If all terms are the same, the script gets one.
 func (b *BatchRenew) Call() driver.Call {
-	args := append(make([]string, 0, 2+b.n+len(b.terms)), string(b.Flags))
-	text, from := string(b.grants), 0
-	for _, to := range b.ends {
-		args = append(args, text[from:to])
-		from = to
+	terms := b.terms
+	if distinct := slices.Compact(slices.Clone(terms)); len(distinct) == 1 {
+		terms = distinct
 	}
-	if b.terms == nil {
-		args = append(args, milliseconds(b.ttl))
-	}
-	for _, ttl := range b.terms {
-		args = append(args, milliseconds(ttl))
-	}
-	return renewing(driver.Call{Script: script.BatchRenew(), Keys: b.keys, Args: args})
+	return renewing(onKeys(script.BatchRenew(), b.keys, b.Flags, slices.Concat(b.grants, terms)...))
 }
 
 // Parse reads the script's reply, which numbers the items from 1.
@@ -87,7 +56,7 @@ func (b *BatchRenew) Parse(text string) (BatchReply, error) {
 	r.bad = r.Word != Kept
 	for last := int64(0); r.rest != "" && !r.bad; {
 		i := r.number(last + 1)
-		r.bad = r.bad || i > int64(b.n)
+		r.bad = r.bad || i > int64(len(b.keys))
 		reply.Left = append(reply.Left, int(i-1))
 		last = i
 	}

@@ -133,17 +133,24 @@ type Head struct {
 // Is reports whether a reply's first word is word.
 func (h Head) Is(word Word) bool { return h.Word == word }
 
-// Time returns the server's time in µs, or 0 if there was no reply.
-func (h Head) Time() int64 { return h.Now }
-
 // Reply is the reply to most requests. Its word says which fields are set: the forms beside each request list them.
 type Reply struct {
 	Head
 	Grant
 	Refusal
 	Count  int64   // what it counts depends on the word
-	Holder *Holder // a pointer, since Holder is large and most replies have none
+	Holder *Holder // a pointer, as are those below, since most replies have none
+	Place  *Place  // of a waiter
 	Run    *Run
+	Text   string // Holder as the journal records it
+}
+
+// Rank returns the waiter's place in the queue, from 1; 0 if the reply names none.
+func (r *Reply) Rank() int {
+	if r.Place == nil {
+		return 0
+	}
+	return r.Place.Rank
 }
 
 // Grant describes a grant.
@@ -164,21 +171,14 @@ type Refusal struct {
 // KeptData reports whether a node that is behind still has its data, though perhaps not the latest.
 func (r Refusal) KeptData() bool { return strings.HasSuffix(r.Stands, "+") }
 
-// Holder is the holder of a lock.
+// Holder is the holder of a lock, or one of several.
 type Holder struct {
 	TTL     time.Duration // what is left; negative if the lock has no expiry
-	Waiters int           // in the queue
-	Ours    bool          // Value is in this library's format; otherwise another program holds the lock
-	Value   wire.Value    // if Ours
-}
-
-// Hold is one holder's share of a lock.
-type Hold struct {
-	Token  string
-	TTL    time.Duration
-	Weight int
-	Ours   bool       // Value could be read
-	Value  wire.Value // as in a mutex
+	Waiters int           // in the queue; of one of several holders 0
+	Weight  int           // of one of several holders, as is Token
+	Token   string
+	Ours    bool       // Value is in this library's format; otherwise another program holds the lock
+	Value   wire.Value // if Ours; of one of several holders in the form of a mutex's
 }
 
 // forms are the replies that a request can get: the word of each, and the fields after the server's time.
@@ -203,6 +203,10 @@ const (
 	some                   // Count, which is not 0
 	counter                // Count of any size
 	holder                 // Holder
+	place                  // Place
+	foreign                // Place.Foreign
+	nextPlace              // Place, or nothing
+	ended                  // Grant.Fence and, on a line of their own, Holder and Text
 	lastRun                // Run
 	completed              // Run.Completed and Run.Try
 )
@@ -278,7 +282,23 @@ func (r *reader) read(to *Reply, fields ...field) {
 			to.Count = r.number(0)
 		case holder:
 			h := r.holder()
+			to.Holder = &Holder{TTL: h.TTL, Waiters: h.Weight, Ours: h.Ours, Value: h.Value}
+		case place:
+			to.Place = r.place()
+		case foreign:
+			to.Place.Foreign = r.oneOf("foreign", "ours")
+		case nextPlace:
+			if r.rest != "" {
+				to.Place = r.place()
+			}
+		case ended:
+			to.Text = r.otherLines()
+			to.Fence = r.fence(1)
+			r.endLine()
+			r.rest = to.Text
+			h := r.holder()
 			to.Holder = &h
+			r.bad = r.bad || strings.Contains(to.Text, "\n")
 		case lastRun:
 			to.Run = r.lastRun()
 		case completed:
@@ -347,16 +367,9 @@ func (r *reader) otherLines() (lines string) {
 // endLine makes the reply malformed if something of the line was left unread.
 func (r *reader) endLine() { r.bad = r.bad || r.rest != "" }
 
-// holder reads how long the lock lasts, the number of waiters, and the lock's value.
+// holder reads how long a lock, or a holder's share of it, lasts; a number; and the lock's value.
 func (r *reader) holder() Holder {
-	h := Holder{TTL: r.ttl(), Waiters: r.count(0)}
-	h.Value, h.Ours = wire.ParseValue(r.all())
-	return h
-}
-
-// hold reads how long a holder's share lasts, its weight, and its value.
-func (r *reader) hold() Hold {
-	h := Hold{TTL: r.ttl(), Weight: r.count(0)}
+	h := Holder{TTL: r.ttl(), Weight: r.count(0)}
 	value := r.all()
 	h.Value, h.Ours = wire.ParseValue(value)
 	h.Token = wire.TokenOf(value)

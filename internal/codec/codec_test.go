@@ -36,7 +36,7 @@ var (
 
 	// cut is a holder's value with the grant id in place of its token.
 	cut    = strings.Replace(value, ":A:", ":k3v9x2ab:", 1)
-	broken = Hold{Token: "k3v9x2ab", TTL: 5 * time.Millisecond, Ours: true, Value: wire.Value{Token: "k3v9x2ab", Fence: 7, Granted: 1700000000000, Info: wire.Info{Owner: "me"}}}
+	broken = Holder{Token: "k3v9x2ab", TTL: 5 * time.Millisecond, Ours: true, Value: wire.Value{Token: "k3v9x2ab", Fence: 7, Granted: 1700000000000, Info: wire.Info{Owner: "me"}}}
 
 	held = wire.Value{Token: "A", Fence: 7, Granted: 1700000000000, Info: wire.Info{Owner: "me"}}
 )
@@ -106,24 +106,24 @@ func batchOf[B any, P interface {
 var share = Share{Kind: Semaphore, Limit: 5, Weight: 2}
 
 var acquireReplies = map[string]any{
-	"granted " + now + " 60000 7 3":   AcquireReply{Reply: Reply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}}},
-	"granted " + now + " -1 7 1":      AcquireReply{Reply: Reply{Head: head(Granted), Grant: Grant{TTL: -time.Millisecond, Fence: 7, Block: 1}}},
-	"held " + now + " 5 2 " + value:   AcquireReply{Reply: Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: held}}},
-	"held " + now + " -2 0 ":          AcquireReply{Reply: Reply{Head: head(Held), Holder: &Holder{TTL: -time.Millisecond}}},
-	"held " + now + " 5 0 their text": AcquireReply{Reply: Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond}}},
-	"gone " + now:                     AcquireReply{Reply: Reply{Head: head(Gone)}},
-	"late " + now:                     AcquireReply{Reply: Reply{Head: head(Late)}},
-	"quarantined " + now + " 1500":    AcquireReply{Reply: Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 1500 * time.Millisecond}}},
+	"granted " + now + " 60000 7 3":   Reply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}},
+	"granted " + now + " -1 7 1":      Reply{Head: head(Granted), Grant: Grant{TTL: -time.Millisecond, Fence: 7, Block: 1}},
+	"held " + now + " 5 2 " + value:   Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: held}},
+	"held " + now + " -2 0 ":          Reply{Head: head(Held), Holder: &Holder{TTL: -time.Millisecond}},
+	"held " + now + " 5 0 their text": Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond}},
+	"gone " + now:                     Reply{Head: head(Gone)},
+	"late " + now:                     Reply{Head: head(Late)},
+	"quarantined " + now + " 1500":    Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 1500 * time.Millisecond}},
 }
 
 var queuedReplies = map[string]any{
-	"queued " + now + " 5 16 1 0 ours":     AcquireReply{Reply: Reply{Head: head(Queued)}, Place: Place{TTL: 5 * time.Millisecond, Score: 16, Rank: 1}},
-	"queued " + now + " -1 16 2 1 foreign": AcquireReply{Reply: Reply{Head: head(Queued)}, Place: Place{TTL: -time.Millisecond, Score: 16, Rank: 2, Receivers: 1, Foreign: true}},
+	"queued " + now + " 5 16 1 0 ours":     Reply{Head: head(Queued), Place: &Place{TTL: 5 * time.Millisecond, Score: 16, Rank: 1}},
+	"queued " + now + " -1 16 2 1 foreign": Reply{Head: head(Queued), Place: &Place{TTL: -time.Millisecond, Score: 16, Rank: 2, Receivers: 1, Foreign: true}},
 	// More than a clock, or an int of 32 bits, can count.
-	"queued " + now + " 9223372036854775807 16 9223372036854775807 1 ours": AcquireReply{Reply: Reply{Head: head(Queued)}, Place: Place{TTL: maxDuration, Score: 16, Rank: 1<<31 - 1, Receivers: 1}},
-	"granted " + now + " 60000 7 3":                                        AcquireReply{Reply: Reply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}}},
-	"gone " + now:                                                          AcquireReply{Reply: Reply{Head: head(Gone)}},
-	"late " + now:                                                          AcquireReply{Reply: Reply{Head: head(Late)}},
+	"queued " + now + " 9223372036854775807 16 9223372036854775807 1 ours": Reply{Head: head(Queued), Place: &Place{TTL: maxDuration, Score: 16, Rank: 1<<31 - 1, Receivers: 1}},
+	"granted " + now + " 60000 7 3":                                        Reply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 3}},
+	"gone " + now:                                                          Reply{Head: head(Gone)},
+	"late " + now:                                                          Reply{Head: head(Late)},
 }
 
 var renewReplies = map[string]any{
@@ -147,21 +147,21 @@ var samples = []sample{
 		sends(script.ShareAcquire(), "k q f e", "t", "A", "60000", "0", "1", info, "sem", "5", "2").reads(acquireReplies),
 	of("share wait", &Acquire{Lock: shareLock, Share: Share{Kind: Owned, Limit: 9, Weight: 1, Owner: "o"}, Mode: Wait, Token: "A", TTL: time.Minute, Fences: 1, Info: info, Claim: time.Second, Channel: "c"}).
 		sends(script.ShareAcquire(), "k q f e", "w", "A", "60000", "0", "1", info, "own", "9", "1\no", "1000", "c", "").
-		reads(map[string]any{"deep " + now + " 9": AcquireReply{Reply: Reply{Head: head(Deep), Count: 9}}}),
+		reads(map[string]any{"deep " + now + " 9": Reply{Head: head(Deep), Count: 9}}),
 
 	of("release", &Release{Lock: strictLock, Token: "A", Member: "m", Tombstone: 16}).urgently().
 		sends(script.Release(), "k q f m", "s60000+13000", "A", "m", "16").
-		reads(map[string]any{"released " + now: ReleaseReply{Head: head(Released)}, "left " + now: ReleaseReply{Head: head(LeftQueue)}, "gone " + now: ReleaseReply{Head: head(Gone)}}).
+		reads(map[string]any{"released " + now: Reply{Head: head(Released)}, "left " + now: Reply{Head: head(LeftQueue)}, "gone " + now: Reply{Head: head(Gone)}}).
 		refuses("kept " + now),
 	of("release of a ticket", &Release{Lock: nodeLock, Token: "A", Member: Ticket("123").Member()}).urgently().
 		sends(script.Release(), "k q f m", "ns60000+0", "A", "t:123", "0"),
 	of("share release", &Release{Lock: shareLock, Token: "A"}).urgently().
-		sends(script.ShareRelease(), "k q f e", "", "A", "", "0").reads(map[string]any{"released " + now: ReleaseReply{Head: head(Released)}}),
+		sends(script.ShareRelease(), "k q f e", "", "A", "", "0").reads(map[string]any{"released " + now: Reply{Head: head(Released)}}),
 	of("count-down of a party", &Release{Lock: shareLock, Token: "A", Ending: CountedDown}).urgently().
 		sends(script.ShareRelease(), "k q f e", "", "A", "", "0", "done"),
-	of("release by key", &ReleaseByKey{Lock: strictLock, Token: "A"}).urgently().
+	of("release by key", ReleaseByKey(strictLock, "A")).urgently().
 		sends(script.ReleaseByKey(), "k", "s60000+13000", "A").
-		reads(map[string]any{"released " + now: ReleaseReply{Head: head(Released)}, "kept " + now: ReleaseReply{Head: head(Kept)}}).refuses("gone " + now),
+		reads(map[string]any{"released " + now: Reply{Head: head(Released)}, "kept " + now: Reply{Head: head(Kept)}}).refuses("gone " + now),
 
 	of("renewal", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9, Channel: "c"}).renewing().
 		sends(script.Renew(), "k", "ck", "A", "60000", "0", "7").reads(renewReplies).
@@ -181,12 +181,6 @@ var samples = []sample{
 	of("reassertion", &Reassert{Lock: mutexLock, Token: "A", TTL: time.Minute, NotAfter: 16, Fence: 7, Reserved: 9, Info: info, GrantedAt: 15, Age: time.Second, Asked: 17}).renewing().
 		sends(script.Reassert(), "k q f", "ck", "A", "60000", "16", "7", "9", info, "15", "1000000", "17").reads(renewReplies).
 		reads(map[string]any{"late " + now: Reply{Head: head(Late)}, "absent " + now: Reply{Head: head(Absent)}}).refuses("superseded "+now, "quarantined "+now+" 5"),
-	of("who holds", WhoHolds(mutexLock)).sends(script.Holder(), "k q f", "ck", "").
-		reads(map[string]any{
-			"held " + now + " 5 2 " + value: Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: held}},
-			"free " + now + " 2":            Reply{Head: head(Free), Count: 2},
-		}).refuses("free "+now+" -1", "gone "+now),
-
 	of("several", &MultiAcquire{Flags: Cluster, Locks: []TokenOf{{mutexKeys, "A"}, {Keys{Lock: "k2", Queue: "q2", Fence: "f2"}, "B"}}, TTL: time.Minute, NotAfter: 16, Info: info}).
 		sends(script.MultiAcquire(), "k q f k2 q2 f2", "c", "A", "60000", "16", info, "B").
 		reads(map[string]any{
@@ -199,14 +193,14 @@ var samples = []sample{
 	of("several in Strict mode", &MultiAcquire{Locks: []TokenOf{{strictKeys, "A"}, {strictKeys, "B"}}, Mark: "m", TTL: time.Minute, Info: info}).
 		sends(script.MultiAcquire(), "k q f k q f m", "", "A", "60000", "0", info, "B"),
 
-	batchOf("batch of renewals", NewBatchRenew(2), func(b *BatchRenew) {
+	batchOf("batch of renewals", BatchRenew{}, func(b *BatchRenew) {
 		b.Flags = Cluster
 		b.Add("a", "hf2:A:", 7, time.Minute)
 		b.Add("b", "hf2:B:", 18446744073709551615, time.Minute)
 	}).renewing().sends(script.BatchRenew(), "a b", "c", "hf2:A:7:", "hf2:B:18446744073709551615:", "60000").
 		reads(map[string]any{"kept " + now: BatchReply{Head: head(Kept)}, "kept " + now + " 1 2": BatchReply{Head: head(Kept), Left: []int{0, 1}}}).
 		refuses("kept "+now+" 3", "kept "+now+" 0", "taken "+now+" 7", "quarantined "+now+" 5"),
-	batchOf("batch of different renewals", NewBatchRenew(3), func(b *BatchRenew) {
+	batchOf("batch of different renewals", BatchRenew{}, func(b *BatchRenew) {
 		b.Add("a", "hf2:A:", 7, time.Minute)
 		b.Add("b", "hf2:B:", 8, time.Second)
 		b.Add("c", "hf2:C:", 9, time.Minute)
@@ -220,26 +214,17 @@ var samples = []sample{
 			"gone " + now:                 Reply{Head: head(Gone)},
 			"quarantined " + now + " 5":   Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 		}).refuses("weighed "+now+" 60000 0", "late "+now),
-	of("holders", &Holders{Lock: shareLock, Cursor: "17", Count: 500, Kind: Semaphore}).
-		sends(script.ShareHolders(), "k q f e", "", "", "17", "500", "sem").
-		reads(map[string]any{
-			"holders " + now + " 1 3 5 0": HoldersReply{Head: head(HoldersAre), Waiters: 1, Used: 3, Limit: 5, Page: Page{"0"}},
-			"holders " + now + " 1 3 5 9\n5 2 " + value + "\n6 1 hf2:a:b:no": HoldersReply{Head: head(HoldersAre), Waiters: 1, Used: 3, Limit: 5, Page: Page{"9"}, Holds: []Hold{
-				{Token: "A", TTL: 5 * time.Millisecond, Weight: 2, Ours: true, Value: held}, {Token: "a", TTL: 6 * time.Millisecond, Weight: 1},
-			}},
-		}).refuses("holders "+now+" 1 3 5", "holders "+now+" 1 3 5 0 x", "holders "+now+" 1 3 5 0\nx 2 "+value, "holders "+now+" 1 3 5 0\n5 2 "+value+"\n5", "held "+now+" 1 3 5 0"),
-	of("holders of any kind", &Holders{Lock: shareLock, Cursor: "0", Count: 10}).sends(script.ShareHolders(), "k q f e", "", "", "0", "10"),
 	of("status", &Status{Lock: shareLock, Kind: Semaphore, Cursor: "17", Holds: 500, Waiters: 2}).
 		sends(script.Status(), "k q", "", "", "sem", "17", "500", "2").
 		reads(map[string]any{
 			"status " + now + " nothing 0 0 -1 0 0 0": StatusReply{Head: head(StatusIs), Kind: HoldsNothing, Count: -1, Page: Page{"0"}},
 			"status " + now + " foreign 0 0 -1 1 0 1\n-1 0 \n15 0 " + info: StatusReply{
-				Head: head(StatusIs), Kind: HoldsForeign, Count: -1, Queued: 1, Page: Page{"0"}, Holds: []Hold{{TTL: -time.Millisecond}},
+				Head: head(StatusIs), Kind: HoldsForeign, Count: -1, Queued: 1, Page: Page{"0"}, Holds: []Holder{{TTL: -time.Millisecond}},
 				Waiters: []Waiter{{Since: 15, Info: held.Info}},
 			},
 			"status " + now + " sem 7 5 -1 100000 9 2\n5 2 " + value + "\n6 1 hf2:a:b:no\n15 3 " + info + "\n9000000000000001 0 {": StatusReply{
 				Head: head(StatusIs), Kind: Semaphore, Fence: 7, Limit: 5, Count: -1, Queued: 100000, Page: Page{"9"},
-				Holds: []Hold{
+				Holds: []Holder{
 					{Token: "A", TTL: 5 * time.Millisecond, Weight: 2, Ours: true, Value: held}, {Token: "a", TTL: 6 * time.Millisecond, Weight: 1},
 				},
 				Waiters: []Waiter{{Since: 15, Weight: 3, Info: held.Info}, {Since: wire.MaxTime}},
@@ -276,16 +261,16 @@ var samples = []sample{
 	of("break", &Break{Lock: Lock{Keys: mutexKeys, Flags: Shared}, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.Break(), "k q f j", "k", "id", "k3v9x2ab", "16", "mutex", "{}", "c").
 		reads(map[string]any{
-			"broken " + now + " 9\n5 0 " + cut: BreakReply{Head: head(Broken), Raised: 9, Text: "5 0 " + cut, Hold: broken},
-			"changed " + now + " 5 0 " + value: BreakReply{Head: head(Changed), Holder: Holder{TTL: 5 * time.Millisecond, Ours: true, Value: held}},
-			"free " + now:                      BreakReply{Head: head(Free)},
-			"late " + now:                      BreakReply{Head: head(Late)},
+			"broken " + now + " 9\n5 0 " + cut: Reply{Head: head(Broken), Grant: Grant{Fence: 9}, Text: "5 0 " + cut, Holder: &broken},
+			"changed " + now + " 5 0 " + value: Reply{Head: head(Changed), Holder: &Holder{TTL: 5 * time.Millisecond, Ours: true, Value: held}},
+			"free " + now:                      Reply{Head: head(Free)},
+			"late " + now:                      Reply{Head: head(Late)},
 		}).refuses("broken "+now+" 0\n5 0 "+cut, "broken "+now+" 9", "broken "+now+" 9\n5 0 x\ny", "broken "+now+" 9 1\n5 0 x", "gone "+now),
 	of("break in a Cluster", &Break{Lock: mutexLock, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.Break(), "k q f", "ck", "id", "k3v9x2ab", "16", "mutex", "{}", "c"),
 	of("break of a share", &Break{Lock: shareLock, Journal: journal, Kind: Semaphore, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.ShareBreak(), "k q f e j", "", "id", "k3v9x2ab", "16", "sem", "{}", "c").
-		reads(map[string]any{"broken " + now + " 9\n5 0 " + cut: BreakReply{Head: head(Broken), Raised: 9, Text: "5 0 " + cut, Hold: broken}}),
+		reads(map[string]any{"broken " + now + " 9\n5 0 " + cut: Reply{Head: head(Broken), Grant: Grant{Fence: 9}, Text: "5 0 " + cut, Holder: &broken}}),
 	of("break in Strict mode", &Break{Lock: strictLock, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.Break(), "k q f j m", string(strictLock.Flags), "id", "k3v9x2ab", "16", "mutex", "{}", "c"),
 	of("note", Note(Cluster, journal, &Entry{What: WasRevoked, ID: "id", Grant: "k3v9x2ab", Fence: 7, Kind: HoldsMutex, Key: "k", Note: "{}"})).urgently().
@@ -318,7 +303,7 @@ var samples = []sample{
 		reads(map[string]any{"reset " + now: Reply{Head: head(Reset)}, "late " + now: Reply{Head: head(Late)}}).refuses("gone " + now),
 	of("await", &Await{Lock: shareLock, Token: "A", Number: 1, Phase: 2, Parties: 3, Passed: 4}).sends(script.BarrierAwait(), "k q f e", "", "A", "1", "2", "3", "4").
 		reads(map[string]any{
-			"waiting " + now + " 5 2 1":             AwaitReply{Head: head(Waiting), TTL: 5 * time.Millisecond, Phase: 2, Arrived: 1},
+			"waiting " + now + " 5 2 1":             AwaitReply{Head: head(Waiting), TTL: 5 * time.Millisecond, Phase: 2},
 			"tripped " + now + " 2":                 AwaitReply{Head: head(Tripped), Phase: 2},
 			"broken " + now + " 2 3 died " + info:   AwaitReply{Head: head(Broken), Phase: 2, Present: 3, Died: true, Info: wire.Info{Owner: "me"}},
 			"broken " + now + " 2 3 left {\"o\": 1": AwaitReply{Head: head(Broken), Phase: 2, Present: 3},
@@ -403,9 +388,7 @@ var samples = []sample{
 			"settings " + now + " - - -":                   SurveyReply{Head: head(SettingsAre)},
 			"settings " + now + " lots noeviction slave":   SurveyReply{Head: head(SettingsAre), Policy: "noeviction", Role: "slave"},
 		}).refuses("settings "+now+" 0 noeviction", "settings "+now+" 0 noeviction master x", "gone "+now),
-	of("what a key holds", &WhatIs{shareLock}).sends(script.WhatIs(), "k", "", "").
-		reads(map[string]any{"holds " + now + " mutex": WhatIsReply{head(KeyHolds), HoldsMutex}, "holds " + now + " any thing": WhatIsReply{head(KeyHolds), "any thing"}}).
-		refuses("holds "+now, "gone "+now),
+	of("kind of a lock", &Status{Lock: Lock{Keys: Keys{Lock: "k"}, Flags: Cluster}, Cursor: "0", Holds: 1}).sends(script.Status(), "k", "c", "", "", "0", "1", "0"),
 	of("announcement", Announce(mutexLock, "c")).urgently().sends(script.Announce(), "k", "ck", "", "c").
 		reads(map[string]any{"told " + now + " 2": Reply{Head: head(Told), Count: 2}}).refuses("told "+now+" -1", "told "+now),
 }
@@ -462,7 +445,7 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 }
 
 // The last fields of these replies are texts of others, which may be anything, or numbers of items.
-var openEnded = []Word{Held, Done, Broken, HoldersAre, KeyHolds, StatusIs, Taken, Kept, KeysAre, Changed, NotesAre}
+var openEnded = []Word{Held, Done, Broken, StatusIs, Taken, Kept, KeysAre, Changed, NotesAre}
 
 func TestRepliesWithMoreOrLessAreRefused(t *testing.T) {
 	for _, s := range samples {

@@ -69,19 +69,6 @@ func (q *Acquire) Member() string {
 	return strings.Join(append(fields, q.Info), "\n")
 }
 
-// AcquireReply is the reply to a request for a lock. Its word says which fields are set:
-//
-//	Granted      Grant
-//	Held         Holder; to Try
-//	Queued       Place; to Wait and Look
-//	Deep         Count: how many holds the owner has; of a share
-//	Gone, Late   none
-//	Quarantined  Refusal; to Try
-type AcquireReply struct {
-	Reply
-	Place Place
-}
-
 // Place is a waiter's place in the queue.
 type Place struct {
 	TTL       time.Duration // until the lock may be free; negative if it has no expiry
@@ -92,29 +79,26 @@ type Place struct {
 	Foreign bool
 }
 
-func (r *reader) place() Place {
-	return Place{TTL: r.ttl(), Score: r.number(0), Rank: r.count(1), Receivers: r.count(0)}
+func (r *reader) place() *Place {
+	return &Place{TTL: r.ttl(), Score: r.number(0), Rank: r.count(1), Receivers: r.count(0)}
 }
 
-func (q *Acquire) Parse(text string) (AcquireReply, error) {
-	r := begin(text)
-	reply := AcquireReply{Reply: Reply{Head: r.Head}}
-	switch waits := q.Mode != Try; {
-	case r.Word == Granted:
-		r.read(&reply.Reply, ttl, fence, block)
-	case r.Word == Held && !waits:
-		r.read(&reply.Reply, holder)
-	case r.Word == Queued && waits:
-		reply.Place = r.place()
-		reply.Place.Foreign = r.oneOf("foreign", "ours")
-	case r.Word == Deep && q.Share.Kind != "":
-		r.read(&reply.Reply, count)
-	case r.Word == Quarantined && !waits:
-		r.read(&reply.Reply, rest)
-	default:
-		r.bad = r.Word != Gone && r.Word != Late
+// The replies to Try, those to Wait and Look, and the one that only a share can get.
+var (
+	tried   = forms{{Granted, []field{ttl, fence, block}}, {Held, []field{holder}}, {Gone, nil}, {Late, nil}, {Quarantined, []field{rest}}}
+	queued  = forms{{Granted, []field{ttl, fence, block}}, {Queued, []field{place, foreign}}, {Gone, nil}, {Late, nil}}
+	tooDeep = form{Deep, []field{count}} // the count is that of the owner's holds
+)
+
+func (q *Acquire) Parse(text string) (Reply, error) {
+	all := tried
+	if q.Mode != Try {
+		all = queued
 	}
-	return finish(&r, reply)
+	if q.Share.Kind != "" {
+		all = append(all[:len(all):len(all)], tooDeep)
+	}
+	return all.parse(text)
 }
 
 // Release gives up what a token has: release.lua or, if the lock can have several holders, share_release.lua.
@@ -143,44 +127,29 @@ func (q *Release) Call() driver.Call {
 	return urgent(q.Lock.onLock(s(), args...))
 }
 
-// ReleaseReply is the reply to a release: Released, LeftQueue, Gone or Absent, of a share also Superseded. ReleaseByKey gets Released or
-// Kept.
-type ReleaseReply struct {
-	Head
-	Place *Place // Next's, if it was queued
-}
+// The replies to a release, to one of a share, and to one that has a waiter queued.
+var (
+	released      = forms{{Released, nil}, {LeftQueue, nil}, {Gone, nil}, {Absent, nil}}
+	shareReleased = append(forms{{Superseded, nil}}, released...)
+	passedOn      = append(forms{{Released, []field{nextPlace}}}, released[1:]...)
+)
 
-func (q *Release) Parse(text string) (ReleaseReply, error) {
-	r := begin(text)
-	reply := ReleaseReply{Head: r.Head}
-	switch r.Word {
-	case Released:
-		if q.Next != nil && r.rest != "" {
-			place := r.place()
-			reply.Place = &place
-		}
-	case LeftQueue, Gone, Absent:
-	default:
-		r.bad = r.Word != Superseded || q.Lock.Keys.Holds == ""
+func (q *Release) Parse(text string) (Reply, error) {
+	switch {
+	case q.Lock.Keys.Holds != "":
+		return shareReleased.parse(text)
+	case q.Next != nil:
+		return passedOn.parse(text)
 	}
-	return finish(&r, reply)
+	return released.parse(text)
 }
 
 // ReleaseByKey gives up a mutex that nobody waits for: release_by_key.lua.
-type ReleaseByKey struct {
-	Lock  Lock
-	Token string
+func ReleaseByKey(l Lock, token string) Request[Reply] {
+	return simple{urgent(l.byKey(script.ReleaseByKey(), token)), releasedByKey}
 }
 
-func (q *ReleaseByKey) Call() driver.Call {
-	return urgent(q.Lock.byKey(script.ReleaseByKey(), q.Token))
-}
-
-func (q *ReleaseByKey) Parse(text string) (ReleaseReply, error) {
-	r := begin(text)
-	r.bad = r.Word != Released && r.Word != Kept
-	return finish(&r, ReleaseReply{Head: r.Head})
-}
+var releasedByKey = forms{{Released, nil}, {Kept, nil}} // kept: the release script has to decide
 
 // Renew makes a lease of a mutex, or of a share of a lock, last for at least its TTL: renew.lua or share_renew.lua.
 type Renew struct {
@@ -282,12 +251,6 @@ var adopted = forms{
 
 func (q *Adopt) Parse(text string) (Reply, error) { return adopted.parse(text) }
 
-// WhoHolds asks who holds a mutex: holder.lua.
-func WhoHolds(l Lock) Request[Reply] { return simple{l.onLock(script.Holder(), ""), holders} }
-
-// The count is that of waiters.
-var holders = forms{{Held, []field{holder}}, {Free, []field{count}}}
-
 // Break takes a lock from the holder with a grant id: break.lua or share_break.lua.
 type Break struct {
 	Lock     Lock
@@ -314,35 +277,10 @@ func (q *Break) Call() driver.Call {
 	return urgent(onKeys(s(), words, q.Lock.Flags, q.ID, q.Grant, decimal(q.NotAfter), q.Kind, q.Note, q.Journal.Channel))
 }
 
-// BreakReply is the reply to Break. Its word says which fields are set:
-//
-//	Broken      Raised, Text, and Hold, whose token is cut down to the grant id
-//	Changed     Holder, whose grant id is another
-//	Free, Late  none
-type BreakReply struct {
-	Head
-	Raised uint64 // the lock's fence since the break
-	Hold   Hold   // the hold that the break ended
-	Text   string // Hold as the journal records it
-	Holder Holder
+var broke = forms{
+	{Broken, []field{ended}},   // the fence is the lock's since the break; the holder's token is cut down to the grant id
+	{Changed, []field{holder}}, // whose grant id is another
+	{Free, nil}, {Late, nil},
 }
 
-func (q *Break) Parse(text string) (BreakReply, error) {
-	r := begin(text)
-	reply := BreakReply{Head: r.Head}
-	switch r.Word {
-	case Broken:
-		reply.Text = r.otherLines()
-		reply.Raised = r.fence(1)
-		r.endLine()
-		r.bad = r.bad || strings.Contains(reply.Text, "\n")
-		r.rest = reply.Text
-		reply.Hold = r.hold()
-	case Changed:
-		reply.Holder = r.holder()
-	case Free, Late:
-	default:
-		r.bad = true
-	}
-	return finish(&r, reply)
-}
+func (q *Break) Parse(text string) (Reply, error) { return broke.parse(text) }

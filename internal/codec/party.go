@@ -90,7 +90,7 @@ func (q *Await) Call() driver.Call {
 
 // AwaitReply is the reply to an await. Its word says which fields are set:
 //
-//	Waiting      TTL, Phase and Arrived
+//	Waiting      TTL and Phase
 //	Tripped      Phase
 //	Broken       Phase, Present, Died and Info
 //	Gone, Absent, Stale  none
@@ -98,7 +98,6 @@ type AwaitReply struct {
 	Head
 	Phase   uint64        // of the await
 	TTL     time.Duration // until some party may have died
-	Arrived int           // parties that have arrived
 	Present uint64        // the phase after the broken ones
 	Died    bool          // the latest party to break a phase died; otherwise it left
 	Info    wire.Info     // about that party
@@ -109,7 +108,7 @@ func (q *Await) Parse(text string) (AwaitReply, error) {
 	reply := AwaitReply{Head: r.Head}
 	switch r.Word {
 	case Waiting:
-		reply.TTL, reply.Phase, reply.Arrived = r.ttl(), r.fence(1), r.count(0)
+		reply.TTL, reply.Phase, _ = r.ttl(), r.fence(1), r.count(0) // how many have arrived
 	case Tripped:
 		reply.Phase = r.fence(1)
 	case Broken:

@@ -65,27 +65,8 @@ const (
 	HoldsNothing  = "nothing"
 	HoldsMutex    = "mutex"
 	HoldsRedisson = "redisson"
-	HoldsForeign  = "foreign" // a lock that this library did not write; only in a StatusReply
-	HoldsOther    = "other"   // no lock of this library's
-	HoldsUnknown  = "unknown" // the server's user may not look
+	HoldsForeign  = "foreign" // something that this library did not write
 )
-
-// WhatIs asks what the key of a lock holds: whatis.lua.
-type WhatIs struct{ Lock Lock }
-
-func (q *WhatIs) Call() driver.Call { return q.Lock.byKey(script.WhatIs(), "") }
-
-// WhatIsReply says what a lock's key holds: KeyHolds.
-type WhatIsReply struct {
-	Head
-	What string // any text is possible, if another program wrote that into the key
-}
-
-func (q *WhatIs) Parse(text string) (WhatIsReply, error) {
-	r := begin(text)
-	r.bad = r.Word != KeyHolds || r.rest == ""
-	return finish(&r, WhatIsReply{Head: r.Head, What: r.all()})
-}
 
 // Page is one of the pages of a long reply.
 type Page struct{ Next string } // the cursor for the next page; "0" on the last
@@ -96,7 +77,7 @@ func (p Page) IsLast() bool { return p.Next == "0" }
 // Status asks for a page of a lock's holders, and who waits for it: status.lua.
 type Status struct {
 	Lock    Lock
-	Kind    string  // of the lock, as in WhatIsReply; "" for any kind, and then Waiters is ignored
+	Kind    string  // of the lock, as status.lua reports it; "" for any kind, and then Waiters is ignored, and a queue is not needed
 	Others  []Queue // if the lock may be of other kinds, too
 	Cursor  string  // "0", or Next of the previous reply
 	Holds   int     // about how many holders to return
@@ -107,7 +88,10 @@ type Status struct {
 type Queue struct{ Kind, Key string }
 
 func (q *Status) Call() driver.Call {
-	kinds, words := q.Kind, append(make([]string, 0, 8+len(q.Others)), q.Lock.Keys.Lock, q.Lock.Keys.Queue)
+	kinds, words := q.Kind, append(make([]string, 0, 8+len(q.Others)), q.Lock.Keys.Lock)
+	if q.Lock.Keys.Queue != "" {
+		words = append(words, q.Lock.Keys.Queue)
+	}
 	for _, other := range q.Others {
 		words, kinds = append(words, other.Key), kinds+" "+other.Kind
 	}
@@ -125,7 +109,7 @@ type StatusReply struct {
 	Limit   int    // of the sum of all weights; 0 if the server has no limit
 	Count   int    // parties of a latch that have not counted down; -1 if the server has no count
 	Queued  int    // how many wait
-	Holds   []Hold
+	Holds   []Holder
 	Waiters []Waiter // the first ones
 }
 
@@ -150,7 +134,7 @@ func (q *Status) Parse(text string) (StatusReply, error) {
 		r.rest, lines, _ = strings.Cut(lines, "\n")
 		switch {
 		case len(reply.Holds) < holds:
-			reply.Holds = append(reply.Holds, r.hold())
+			reply.Holds = append(reply.Holds, r.holder())
 		case len(reply.Waiters) < q.Waiters:
 			reply.Waiters = append(reply.Waiters, Waiter{min(r.number(0), wire.MaxTime), r.count(0), wire.ParseInfo(r.all())})
 		default:
@@ -215,11 +199,11 @@ type Entry struct {
 	Kind   string // of the lock, as in StatusReply
 	Key    string // the lock's
 	Note   string
-	Holder string // BreakReply.Text; "" if the lock was not broken
+	Holder string // Reply.Text; "" if the lock was not broken
 
 	// Set only in entries that were read:
-	Time int64 // server time, µs
-	Hold Hold  // parsed from Holder
+	Time int64  // server time, µs
+	Hold Holder // parsed from Holder
 }
 
 // Note writes an entry of the journal: note.lua.
@@ -278,7 +262,7 @@ func parseEntry(at, head, note, holder string) (Entry, bool) {
 	e.What, e.ID, e.Grant, e.Fence, e.Raised, e.Kind, e.Key = r.text(), r.text(), r.text(), r.fence(0), r.fence(0), r.text(), r.all()
 	if holder != "" {
 		r.rest = holder
-		e.Hold = r.hold()
+		e.Hold = r.holder()
 	}
 	return e, !r.bad && wire.IsGrant(e.Grant) && e.Key != ""
 }

@@ -2,9 +2,7 @@ package codec
 
 import (
 	"strconv"
-	"strings"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -44,47 +42,6 @@ var weighed = forms{
 	{Held, nil}, // nothing has changed
 	{Quarantined, []field{rest}},
 	{Gone, nil}, {Absent, nil},
-}
-
-// Holders asks for a page of a lock's holders: share_holders.lua.
-type Holders struct {
-	Lock   Lock
-	Cursor string // "0", or Next of the previous reply
-	Count  int    // about how many holders to look at
-	Kind   string // of the lock; "" for any
-}
-
-func (q *Holders) Call() driver.Call {
-	args := append(make([]string, 0, 4), "", q.Cursor, strconv.Itoa(q.Count))
-	if q.Kind != "" {
-		args = append(args, q.Kind)
-	}
-	return q.Lock.onLock(script.ShareHolders(), args...)
-}
-
-// HoldersReply is a page of a lock's holders: HoldersAre.
-type HoldersReply struct {
-	Head
-	Page
-	Waiters int
-	Used    int64 // the weight of all holds, including expired ones that have not been removed yet
-	Limit   int64 // 0 if the next user sets it
-	Holds   []Hold
-}
-
-func (q *Holders) Parse(text string) (HoldersReply, error) {
-	r := begin(text)
-	lines := r.otherLines()
-	reply := HoldersReply{Head: r.Head, Waiters: r.count(0), Used: r.number(0), Limit: r.number(0), Page: Page{r.text()}}
-	r.bad = r.bad || r.Word != HoldersAre
-	r.endLine()
-	for line := range strings.SplitSeq(lines, "\n") {
-		if !r.bad && line != "" {
-			r.rest = line
-			reply.Holds = append(reply.Holds, r.hold())
-		}
-	}
-	return finish(&r, reply)
 }
 
 // Resize sets how many permits a semaphore has: share_resize.lua. A limit of 0 leaves the number to the semaphore's users again.

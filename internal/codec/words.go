@@ -24,8 +24,6 @@ const (
 	Gone        Word = "gone"
 	Granted     Word = "granted"
 	Held        Word = "held"
-	HoldersAre  Word = "holders"
-	KeyHolds    Word = "holds"
 	Kept        Word = "kept"
 	KeysAre     Word = "keys"
 	Known       Word = "known"

@@ -257,7 +257,7 @@ func (acq *acquirer) step() *hold {
 		}
 		return nil
 	case codec.Queued:
-		place := got.Place
+		place := *got.Place
 		// mutants: place-taken
 		if behindOwn && place.Rank > 1 {
 			// The predecessor was counted, and its departure is news to nobody if it stands behind this attempt: both have the same score.

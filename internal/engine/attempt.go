@@ -153,7 +153,7 @@ func (a *attempt) request(q codec.Acquire) *codec.Acquire {
 // points to the reply, which is large: a value would make the stack of every acquire grow.
 type grantOrReply struct {
 	hold *hold // nil unless the lock is granted
-	*codec.AcquireReply
+	*codec.Reply
 }
 
 // holder returns the holder that the reply names, or nil if it names none.
@@ -201,7 +201,7 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 }
 
 // heard handles the reply to a request for the lock.
-func (a *attempt) heard(r lock.Answer[codec.AcquireReply]) (grantOrReply, error) {
+func (a *attempt) heard(r lock.Answer[codec.Reply]) (grantOrReply, error) {
 	switch reply := &r.Reply; reply.Word {
 	case codec.Granted:
 		a.owed = true
@@ -218,7 +218,7 @@ func (a *attempt) heard(r lock.Answer[codec.AcquireReply]) (grantOrReply, error)
 		return grantOrReply{}, a.l.tooDeep()
 	}
 	reply := r.Reply
-	return grantOrReply{AcquireReply: &reply}, nil
+	return grantOrReply{Reply: &reply}, nil
 }
 
 // errLate is the error if the round trip to the server takes longer than the lease lasts.
@@ -403,25 +403,25 @@ func (c *Client) takeBack(l *Target, token, member string, tombstone int64, how 
 
 // release ends whatever the server has under a token, and retries as lock.Ask does. If the lock's keys are, or may be, on different nodes,
 // it deletes the lock's own key, provided that nobody is waiting.
-func (c *Client) release(ctx context.Context, l *Target, token, member string, tombstone int64, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
+func (c *Client) release(ctx context.Context, l *Target, token, member string, tombstone int64, how ending) (reply codec.Reply, unanswered bool, err error) {
 	return c.releaseSince(time.Now(), ctx, l, codec.Release{Token: token, Member: member, Tombstone: tombstone}, how)
 }
 
 // releaseSince is release for a caller that has been trying since began.
-func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q codec.Release, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
+func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q codec.Release, how ending) (reply codec.Reply, unanswered bool, err error) {
 	rq := lock.Request{Op: exec.OpRelease, Lock: &l.Lock, Durable: how == hasCountedDown}
 	q.Lock = l.Ref()
 	if l.Set.Kind.HasParties {
 		q.Ending = how.word()
 	}
-	return exec.Persist(ctx, c.Server, rq.Op, l.Name(), began, func(ctx context.Context) (codec.ReleaseReply, error) {
+	return exec.Persist(ctx, c.Server, rq.Op, l.Name(), began, func(ctx context.Context) (codec.Reply, error) {
 		a, err := lock.AskOnce(ctx, rq, &q)
 		if !exec.IsDivided(err) || q.Tombstone != 0 || l.Set.Kind.IsShared() {
 			return a.Reply, err
 		}
-		dropped, dropErr := lock.AskOnce(ctx, rq, &codec.ReleaseByKey{Lock: q.Lock, Token: q.Token})
+		dropped, dropErr := lock.AskOnce(ctx, rq, codec.ReleaseByKey(q.Lock, q.Token))
 		if outcome, _ := exec.Classify(dropErr); dropErr != nil && outcome == exec.Unknown {
-			return codec.ReleaseReply{}, dropErr
+			return codec.Reply{}, dropErr
 		}
 		if dropErr == nil && dropped.Reply.Word == codec.Released {
 			return dropped.Reply, nil

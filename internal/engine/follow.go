@@ -162,7 +162,7 @@ func (f *follower) request() *codec.Acquire {
 }
 
 // settle notes the outcome of the release that carried f, which was not sent before began.
-func (f *follower) settle(q *codec.Acquire, began clock.Instant, reply codec.ReleaseReply, unanswered bool, err error) {
+func (f *follower) settle(q *codec.Acquire, began clock.Instant, reply codec.Reply, unanswered bool, err error) {
 	wq := f.after.queue
 	wq.mu.Lock()
 	defer wq.mu.Unlock()

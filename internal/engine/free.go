@@ -140,7 +140,7 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 	a.owed = true
 	err := ctx.Err()
 	if err == nil {
-		var reply codec.ReleaseReply
+		var reply codec.Reply
 		if reply, _, err = c.releaseSince(began, ctx, l, codec.Release{Token: a.token()}, a.ending); err == nil {
 			// mutants: ghost-left
 			if a.ghost != 0 && reply.Word != codec.Released {
@@ -220,7 +220,7 @@ func (a *attempt) newCall(kind pipe.Kind) *pipe.Call {
 }
 
 // giveBack releases the lock, as Client.release does, even if ctx has ended.
-func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.ReleaseReply, unanswered bool, err error) {
+func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.Reply, unanswered bool, err error) {
 	a, began := &h.attempt, time.Now()
 	// mutants: release-with-tombstone
 	if p := a.freePath(); tombstone == 0 && p != nil {
@@ -243,7 +243,7 @@ func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.Relea
 }
 
 // released is the reply that the release script would give for a lock that was deleted.
-var released = codec.ReleaseReply{Head: codec.Head{Word: codec.Released}}
+var released = codec.Reply{Head: codec.Head{Word: codec.Released}}
 
 // freePath returns the pipe on which the lock may be deleted; nil if somebody may be waiting for the lock, or if the release script has to
 // release it.

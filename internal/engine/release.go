@@ -154,7 +154,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 }
 
 // gaveBack records the outcome of the release, and returns the error for the caller.
-func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err error) error {
+func (l *holdLease) gaveBack(reply codec.Reply, unanswered bool, err error) error {
 	err = l.noteOutcome(reply, unanswered, err)
 	l.flush()
 	if lost, is := err.(*lock.LostError); is && !l.part && l.g.attempt.ending != unaware {
@@ -163,7 +163,7 @@ func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err erro
 	return err
 }
 
-func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err error) (outcome error) {
+func (l *holdLease) noteOutcome(reply codec.Reply, unanswered bool, err error) (outcome error) {
 	h := l.g
 	if err != nil {
 		h.attempt.abandon()

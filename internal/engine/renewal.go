@@ -256,7 +256,7 @@ func (h *hold) reassertion(a lock.Answer[codec.Reply], err error, ttl time.Durat
 	age := now.Sub(h.notHeldBefore())
 	return &codec.Reassert{
 		Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, NotAfter: notAfter,
-		Fence: h.fence(), Reserved: h.lastFence(), Info: h.l.Set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.Reply.Time(),
+		Fence: h.fence(), Reserved: h.lastFence(), Info: h.l.Set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.Reply.Now,
 	}
 }
 
@@ -414,8 +414,7 @@ func (c *Client) sendRenewals(holds []*hold) (answered bool) {
 // renewBatch returns the batch that renews holds.
 func renewBatch(holds []*hold) codec.BatchRenew {
 	l := holds[0].l
-	b := codec.NewBatchRenew(len(holds))
-	b.Flags = l.Flags()
+	b := codec.BatchRenew{Flags: l.Flags()}
 	for _, h := range holds {
 		h.mu.Lock()
 		b.Add(h.l.Keys.Lock, h.attempt.head, h.fence(), h.l.Set.TTL)

@@ -41,7 +41,7 @@ func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 	if _, _, err := lease.giveUp(true, hasLeft); err != nil {
 		t.Error(err)
 	}
-	_ = lease.gaveBack(codec.ReleaseReply{Head: codec.Head{Word: codec.Released}}, false, nil)
+	_ = lease.gaveBack(codec.Reply{Head: codec.Head{Word: codec.Released}}, false, nil)
 	if err := c.Close(t.Context()); err != nil { // which waits for both
 		t.Error(err)
 	}

@@ -161,7 +161,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *wait
 	}
 	w := wq.waitFirst(ctx, a, by, got)
 	if o := wq.l.c.observing(ctx); o != nil {
-		o.wait(got.Place.Rank-1, got.holder(l))
+		o.wait(got.Rank()-1, got.holder(l))
 	}
 	return nil, w, nil
 }
@@ -200,7 +200,7 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 		return w
 	}
 	wq.startAcquirer(a, true)
-	wq.contention.acquirer.standing = &standing{a, got.Place, by}
+	wq.contention.acquirer.standing = &standing{a, *got.Place, by}
 	return w
 }
 

@@ -101,7 +101,7 @@ func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 	// Resize may have overruled the caller's number. If the server does not answer, the acquire reports that.
 	some, err := l.HoldersFrom(ctx, "0", 1)
 	if err == nil && some.Limit > 0 {
-		room = some.Limit
+		room = int64(some.Limit)
 	}
 	if err != nil || taken+int64(l.Set.Weight) <= room || int64(l.Set.Weight) > room {
 		return nil

@@ -30,13 +30,8 @@ type Broken struct {
 var ErrChanged = errors.New("holdfast: another holder has the lock")
 
 // Break takes the lock from the holder with that grant id, and hands it to the next waiter. It does nothing unless that grant still holds
-// the lock.
-func (in *Inspector) Break(ctx context.Context, name, grant, reason string) (Broken, error) {
-	return in.BreakPart(ctx, name, grant, reason, "")
-}
-
-// BreakPart is Break on one node of a quorum. whole identifies the request to all nodes.
-func (in *Inspector) BreakPart(ctx context.Context, name, grant, reason, whole string) (Broken, error) {
+// the lock. On a node of a quorum, whole identifies the request to all nodes; otherwise it is "".
+func (in *Inspector) Break(ctx context.Context, name, grant, reason, whole string) (Broken, error) {
 	note, err := in.remark(name, grant, reason, whole)
 	if err != nil {
 		return Broken{}, err
@@ -47,7 +42,7 @@ func (in *Inspector) BreakPart(ctx context.Context, name, grant, reason, whole s
 	}
 	k := in.of
 	q := codec.Break{Lock: l.Ref(), Journal: k.Journal(), Kind: l.Set.Kind.Form, Grant: grant, Note: note}
-	reply, err := lock.Change(ctx, lock.Request{Op: "break", Lock: l}, func(id string, notAfter int64) codec.Request[codec.BreakReply] {
+	reply, err := lock.Change(ctx, lock.Request{Op: "break", Lock: l}, func(id string, notAfter int64) codec.Request[codec.Reply] {
 		q.ID, q.NotAfter = id, notAfter
 		return &q
 	})
@@ -57,16 +52,16 @@ func (in *Inspector) BreakPart(ctx context.Context, name, grant, reason, whole s
 	case reply.Word == codec.Free:
 		return Broken{}, notHeld(name)
 	case reply.Word == codec.Changed:
-		return Broken{}, changed(l.HolderOf(&reply.Holder), grant)
+		return Broken{}, changed(l.HolderOf(reply.Holder), grant)
 	}
 	broken := Broken{
-		ID: cmp.Or(whole, q.ID), Name: l.Name(), Holder: l.Sharer(&reply.Hold), By: in.by, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Raised,
+		ID: cmp.Or(whole, q.ID), Name: l.Name(), Holder: l.HolderOf(reply.Holder), By: in.by, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Fence,
 	}
 	if !k.Server.InCluster() {
 		return broken, nil
 	}
 	err = k.Record(context.WithoutCancel(ctx), "break", codec.Entry{
-		What: codec.WasBroken, ID: q.ID, Grant: grant, Fence: broken.Holder.Fence, Raised: reply.Raised, Kind: q.Kind, Key: l.Keys.Lock, Note: note, Holder: reply.Text,
+		What: codec.WasBroken, ID: q.ID, Grant: grant, Fence: broken.Holder.Fence, Raised: reply.Fence, Kind: q.Kind, Key: l.Keys.Lock, Note: note, Holder: reply.Text,
 	})
 	if err != nil {
 		err = fmt.Errorf("holdfast: lock %q was broken, but that could not be recorded, and its holder will learn of it only when it renews: %w", l.Name(), err)
@@ -74,13 +69,8 @@ func (in *Inspector) BreakPart(ctx context.Context, name, grant, reason, whole s
 	return broken, err
 }
 
-// Revoke asks the holder with that grant id to let go of the lock.
-func (in *Inspector) Revoke(ctx context.Context, name, grant, reason string) error {
-	return in.RevokePart(ctx, name, grant, reason, "")
-}
-
-// RevokePart is Revoke on one node of a quorum. whole identifies the request to all nodes.
-func (in *Inspector) RevokePart(ctx context.Context, name, grant, reason, whole string) error {
+// Revoke asks the holder with that grant id to let go of the lock. whole is as in Break.
+func (in *Inspector) Revoke(ctx context.Context, name, grant, reason, whole string) error {
 	note, err := in.remark(name, grant, reason, whole)
 	if err != nil {
 		return err
@@ -110,7 +100,7 @@ func (in *Inspector) History(ctx context.Context, yield func(Broken, error) bool
 			Time: time.UnixMicro(e.Time), Fence: e.Raised, Revoked: e.What == codec.WasRevoked,
 		}
 		if !b.Revoked {
-			b.Holder = l.Sharer(&e.Hold)
+			b.Holder = l.HolderOf(&e.Hold)
 		}
 		return yield(b, nil)
 	})

@@ -68,7 +68,7 @@ const (
 func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func([]Found) (more bool, err error)) error {
 	// Any key with the prefix would do.
 	any := in.of.Space.Fence()
-	if err := in.target(Found{p.Text, keys.Set{Lock: any, Queue: any + ":q"}}, codec.HoldsMutex).Ready(ctx); err != nil {
+	if err := in.anyLock(p, any).Ready(ctx); err != nil {
 		return err
 	}
 	if !in.of.Server.InCluster() {
@@ -109,41 +109,42 @@ func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func
 
 // search is Find on the server that has the key on.
 func (in *Inspector) search(ctx context.Context, p Pattern, on string, seen *Seen, found func([]Found) (more bool, err error)) (more bool, err error) {
-	space := in.of.Space
+	l, prefix := in.anyLock(p, on), in.of.Space.Prefix()
 	q := codec.Scan{
-		Flags: codec.Flags(in.target(Found{keys: keys.Set{Lock: on, Queue: on + ":q"}}, codec.HoldsMutex).Flags()), On: on, Cursor: "0", Count: keysPerScan,
-		Match: literally(space.Prefix()) + "*",
-		Begin: []string{space.Prefix() + "{" + p.Begin, space.Prefix() + "key:" + p.Begin},
+		Flags: l.Flags(), On: on, Cursor: "0", Count: keysPerScan,
+		Match: literally.Replace(prefix) + "*", Begin: []string{prefix + "{" + p.Begin, prefix + "key:" + p.Begin},
 	}
 	// The server may not know the status script yet. A first batch of one lock loads it.
 	size := 1
 	for {
-		page, err := in.scan(ctx, p, &q)
+		if in.of.IsClosing() {
+			return false, exec.ErrClosed
+		}
+		a, _, err := lock.Ask(ctx, lock.Request{Op: "list", Lock: l, Unexplained: true}, &q)
 		if err != nil {
 			return false, err
 		}
-		for _, batch := range split(in.candidates(page.Keys, p, seen), size) {
-			if more, err := found(batch); !more || err != nil {
+		for all := in.candidates(a.Reply.Keys, p, seen); len(all) > 0; size = locksPerBatch {
+			n := min(size, len(all))
+			if more, err := found(all[:n]); !more || err != nil {
 				return false, err
 			}
-			size = locksPerBatch
+			all = all[n:]
 		}
-		if page.IsLast() {
+		if a.Reply.IsLast() {
 			return true, nil
 		}
-		q.Cursor = page.Next
+		q.Cursor = a.Reply.Next
 	}
 }
 
-// scan asks for one page of keys.
-func (in *Inspector) scan(ctx context.Context, p Pattern, q *codec.Scan) (codec.ScanReply, error) {
-	if in.of.IsClosing() {
-		return codec.ScanReply{}, exec.ErrClosed
-	}
-	l := in.target(Found{p.Text, keys.Set{Lock: q.On, Queue: q.On + ":q"}}, codec.HoldsMutex)
-	a, _, err := lock.Ask(ctx, lock.Request{Op: "list", Lock: l, Unexplained: true}, q)
-	return a.Reply, err
+// anyLock stands for all locks that match, on the server that has the key on.
+func (in *Inspector) anyLock(p Pattern, on string) *lock.Lock {
+	return in.target(Found{p.Text, keys.Set{Lock: on, Queue: on + ":q"}}, codec.HoldsMutex)
 }
+
+// literally makes a SCAN pattern that matches exactly the text.
+var literally = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // candidates returns the matching locks that these keys belong to, each once.
 func (in *Inspector) candidates(all []string, p Pattern, seen *Seen) (found []Found) {
@@ -159,20 +160,6 @@ func (in *Inspector) candidates(all []string, p Pattern, seen *Seen) (found []Fo
 		}
 	}
 	return found
-}
-
-// split divides locks into batches: the first of size first, the others of locksPerBatch.
-func split(all []Found, first int) (batches [][]Found) {
-	for size := first; len(all) > 0; size = locksPerBatch {
-		n := min(size, len(all))
-		batches, all = append(batches, all[:n]), all[n:]
-	}
-	return batches
-}
-
-// literally returns a SCAN pattern that matches exactly this text.
-func literally(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(text)
 }
 
 // masters returns the driver's name for each slot's master, or "" if the slot has none.

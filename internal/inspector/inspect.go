@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
@@ -108,12 +109,7 @@ func (in *Inspector) get(ctx context.Context, f Found) (lock.Status, error) {
 		return lock.Status{}, err
 	}
 	l.AwaitDepartures(ctx)
-	q := in.question(f, lock.MaxWaiters)
-	a, _, err := lock.Ask(ctx, lock.Request{Op: "inspect", Lock: l, Unexplained: true}, &q)
-	if err != nil {
-		return lock.Status{}, err
-	}
-	return in.complete(ctx, f, &a.Reply)
+	return in.ask(ctx, f, lock.MaxWaiters)
 }
 
 // GetAll returns the status of each of these locks, with the first 100 waiters, or the error for that lock. The locks are on one server.
@@ -125,61 +121,46 @@ func (in *Inspector) GetAll(ctx context.Context, all []Found) ([]lock.Status, []
 	if err := in.target(all[0], codec.HoldsMutex).Ready(ctx); err != nil {
 		return nil, nil, err
 	}
-	requests, questions := make([]exec.Request, len(all)), make([]codec.Status, len(all))
-	for i, f := range all {
-		questions[i] = in.question(f, waitersAtOnce)
-		requests[i] = lock.Request{Op: "inspect", Lock: in.target(f, codec.HoldsMutex)}.Addressed(questions[i].Call())
-	}
-	answers, err := in.of.Server.DoTogether(ctx, "inspect", all[0].Name, requests)
-	if err != nil {
-		return nil, nil, err
-	}
 	found, errs := make([]lock.Status, len(all)), make([]error, len(all))
-	for i, a := range answers {
-		found[i] = lock.Status{Name: all[i].Name, Key: all[i].Key()}
-		if errs[i] = a.Err; a.Err != nil {
-			continue
-		}
-		reply, err := questions[i].Parse(a.Text)
-		if err != nil {
-			errs[i] = in.target(all[i], codec.HoldsMutex).Malformed("inspect")
-			continue
-		}
-		if s, err := in.complete(ctx, all[i], &reply); err == nil {
-			found[i] = s
-		} else {
-			errs[i] = err
+	var asking sync.WaitGroup
+	for i, f := range all {
+		asking.Go(func() { found[i], errs[i] = in.ask(ctx, f, waitersAtOnce) })
+	}
+	asking.Wait()
+	for i, err := range errs {
+		var refused *exec.Failure
+		switch {
+		case err == nil:
+		case errors.As(err, &refused) && !exec.Temporary(refused.Kind) && refused.Kind != exec.ErrClientClosed: // only that lock's
+			found[i] = lock.Status{Name: all[i].Name, Key: all[i].Key()}
+		default:
+			return nil, nil, err
 		}
 	}
 	return found, errs, nil
 }
 
-// question asks for the status of a lock of unknown kind, with that many waiters.
-func (in *Inspector) question(f Found, waiters int) codec.Status {
-	first, others := f.kinds()
+// ask asks for the status of a lock of unknown kind, with that many waiters. If it has more holders than a reply has room for, ask asks
+// again, now that the kind is known.
+func (in *Inspector) ask(ctx context.Context, f Found, waiters int) (lock.Status, error) {
 	l := in.target(f, codec.HoldsMutex)
 	q := codec.Status{
 		Lock: codec.Lock{Keys: codec.Keys{Lock: f.keys.Lock, Queue: f.keys.Queue}, Flags: l.Flags()},
-		Kind: first.Form, Cursor: "0", Holds: holdersAtOnce, Waiters: waiters,
+		Kind: codec.HoldsMutex, Cursor: "0", Holds: holdersAtOnce, Waiters: waiters,
+	}
+	others := kind.NamedKinds
+	if f.Name == f.Key() {
+		others = kind.ExactKinds
 	}
 	for _, k := range others {
 		q.Others = append(q.Others, codec.Queue{Kind: k.Form, Key: f.keys.For(k.Name).Queue})
 	}
-	return q
-}
-
-// kinds returns the kinds of lock whose queues the lock may have: a mutex first.
-func (f *Found) kinds() (first *kind.Kind, others []*kind.Kind) {
-	if f.Name == f.Key() {
-		return &kind.Mutex, kind.ExactKinds
+	a, _, err := lock.Ask(ctx, lock.Request{Op: "inspect", Lock: l, Unexplained: true}, &q)
+	if err != nil {
+		return lock.Status{}, err
 	}
-	return &kind.Mutex, kind.NamedKinds
-}
-
-// complete returns the status that a reply to a question gives. If there are more holders, it asks for the status again, now that the kind
-// is known.
-func (in *Inspector) complete(ctx context.Context, f Found, r *codec.StatusReply) (lock.Status, error) {
-	l := in.target(f, r.Kind)
+	r := &a.Reply
+	l = in.target(f, r.Kind)
 	if !r.IsLast() {
 		return l.Status(ctx)
 	}
@@ -192,7 +173,7 @@ func (in *Inspector) complete(ctx context.Context, f Found, r *codec.StatusReply
 	for _, hold := range r.Holds {
 		if !l.Set.Kind.IsShared() || !known[hold.Token] {
 			known[hold.Token] = true
-			h := l.Sharer(&hold)
+			h := l.HolderOf(&hold)
 			s.Holders, s.Fence = append(s.Holders, h), max(s.Fence, h.Fence)
 		}
 	}

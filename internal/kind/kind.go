@@ -14,7 +14,7 @@ import (
 // which kind it is.
 type Kind struct {
 	Name  string // in keys and messages; "" for a mutex
-	Form  string // what the lock's key holds, as whatis.lua reports it
+	Form  string // what the lock's key holds, as status.lua reports it
 	What  string // the same for people, in errors about a key that was used as another kind
 	Flags codec.Flags
 

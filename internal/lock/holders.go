@@ -30,21 +30,23 @@ type Holder struct {
 
 // Holder returns who holds the lock: one of the holders if there are several, ErrNotHeld if there is none. It changes nothing.
 func (l *Lock) Holder(ctx context.Context) (Holder, error) {
-	if l.Set.Kind.IsShared() {
-		return l.someHolder(ctx)
-	}
 	if err := l.Ready(ctx); err != nil {
 		return Holder{}, err
 	}
 	l.AwaitDepartures(ctx)
-	a, _, err := Ask(ctx, Request{Op: "inspect", Lock: l}, codec.WhoHolds(l.Ref()))
-	switch {
-	case err != nil:
-		return Holder{}, err
-	case a.Reply.Word == codec.Free:
-		return Holder{}, ErrNotHeld
+	cursor := "0"
+	for count := 10; ; count = min(5*count, holdersPerReply) {
+		some, err := l.HoldersFrom(ctx, cursor, count)
+		switch {
+		case err != nil:
+			return Holder{}, err
+		case len(some.Holds) > 0:
+			return l.HolderOf(&some.Holds[0]), nil
+		case some.IsLast():
+			return Holder{}, ErrNotHeld
+		}
+		cursor = some.Next
 	}
-	return l.HolderOf(a.Reply.Holder), nil
 }
 
 // AwaitDepartures waits until waiters of this client that gave up have left the server's queue, so that a waiter whose Acquire has returned
@@ -55,17 +57,13 @@ func (l *Lock) AwaitDepartures(ctx context.Context) {
 }
 
 // HolderOf returns the holder that a script reported. It is zero if nobody holds the lock but others are queued.
-func (l *Lock) HolderOf(h *codec.Holder) Holder {
-	if h.Ours && h.Value.Token == wire.NoToken {
+func (l *Lock) HolderOf(told *codec.Holder) Holder {
+	v := &told.Value
+	if told.Ours && v.Token == wire.NoToken {
 		return Holder{}
 	}
-	return l.shown(h.TTL, h.Ours, &h.Value)
-}
-
-// shown returns the holder that a script reported. v is used only if ours is true.
-func (l *Lock) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
-	h := Holder{Name: l.Name(), Form: l.Set.Kind.Form, TTL: ttl, Foreign: !ours}
-	if ours {
+	h := Holder{Name: l.Name(), Form: l.Set.Kind.Form, TTL: told.TTL, Foreign: !told.Ours, Weight: told.Weight}
+	if told.Ours {
 		h.Form = l.formFor(&v.Info)
 		h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, v.Info.Meta
 		h.Grant, h.Fence, h.Since = wire.GrantOf(v.Token), v.Fence, time.UnixMilli(v.Granted)
@@ -84,36 +82,8 @@ func (l *Lock) formFor(info *wire.Info) string {
 // holdersPerReply is how many of a lock's holders a script returns at a time: few enough not to delay other requests for long.
 const holdersPerReply = 500
 
-// someHolder is Holder for a lock that can have several holders. It returns the first that it finds.
-func (l *Lock) someHolder(ctx context.Context) (Holder, error) {
-	if err := l.Ready(ctx); err != nil {
-		return Holder{}, err
-	}
-	l.AwaitDepartures(ctx)
-	cursor := "0"
-	for count := 10; ; count = min(5*count, holdersPerReply) {
-		some, err := l.HoldersFrom(ctx, cursor, count)
-		switch {
-		case err != nil:
-			return Holder{}, err
-		case len(some.Holds) > 0:
-			return l.Sharer(&some.Holds[0]), nil
-		case some.IsLast():
-			return Holder{}, ErrNotHeld
-		}
-		cursor = some.Next
-	}
-}
-
-// Sharer returns the holder that a script reported as a hold.
-func (l *Lock) Sharer(hold *codec.Hold) Holder {
-	h := l.shown(hold.TTL, hold.Ours, &hold.Value)
-	h.Weight = hold.Weight
-	return h
-}
-
 // HoldersFrom asks for about count holders, starting at a cursor.
-func (l *Lock) HoldersFrom(ctx context.Context, cursor string, count int) (codec.HoldersReply, error) {
-	a, _, err := Ask(ctx, Request{Op: "inspect", Lock: l}, &codec.Holders{Lock: l.Ref(), Cursor: cursor, Count: count, Kind: l.Set.Kind.Name})
+func (l *Lock) HoldersFrom(ctx context.Context, cursor string, count int) (codec.StatusReply, error) {
+	a, _, err := Ask(ctx, Request{Op: "inspect", Lock: l}, &codec.Status{Lock: l.Ref(), Kind: l.Set.Kind.Form, Cursor: cursor, Holds: count})
 	return a.Reply, err
 }

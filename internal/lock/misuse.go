@@ -59,13 +59,14 @@ func (k *Keyspace) explain(ctx context.Context, locks []*Lock, err error) {
 		if !found.isRight && found.key != "" {
 			break
 		}
-		a, askErr := exec.Try(ctx, k.Server, k.Config.CommandTimeout, func(ctx context.Context) (Answer[codec.WhatIsReply], error) {
-			return AskOnce(ctx, Request{Op: "inspect", Lock: l}, &codec.WhatIs{Lock: l.Ref()})
+		a, askErr := exec.Try(ctx, k.Server, k.Config.CommandTimeout, func(ctx context.Context) (Answer[codec.StatusReply], error) {
+			key := codec.Lock{Keys: codec.Keys{Lock: l.Keys.Lock}, Flags: l.Flags()} // without the queue, which may be what is wrong
+			return AskOnce(ctx, Request{Op: "inspect", Lock: l}, &codec.Status{Lock: key, Cursor: "0", Holds: 1})
 		})
-		what := a.Reply.What
-		if askErr != nil || what == codec.HoldsUnknown {
+		if askErr != nil {
 			return
 		}
+		what := a.Reply.Kind
 		found.key, found.queue, found.holds = l.Keys.Lock, l.Keys.Queue, ""
 		found.isRight = what == l.Set.Kind.Form || what == codec.HoldsNothing
 		if k := kind.ByForm(what); k != nil {

@@ -12,7 +12,7 @@ import (
 type Status struct {
 	Name    string
 	Key     string   // "" if there are several locks
-	Form    string   // the kind as whatis.lua reports it, codec.HoldsForeign, or kind.SeenAsElection
+	Form    string   // the kind as status.lua reports it, codec.HoldsForeign, or kind.SeenAsElection
 	Holders []Holder // the first maxHolders
 	Waiters []Waiter // the first MaxWaiters, in order
 	Waiting int      // how many wait
@@ -64,7 +64,7 @@ func (l *Lock) Status(ctx context.Context) (Status, error) {
 		for _, hold := range a.Reply.Holds {
 			if len(s.Holders) < maxHolders && !known[hold.Token] {
 				known[hold.Token] = true
-				h := l.Sharer(&hold)
+				h := l.HolderOf(&hold)
 				s.Holders, s.Fence = append(s.Holders, h), max(s.Fence, h.Fence)
 			}
 		}

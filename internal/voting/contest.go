@@ -228,61 +228,53 @@ func (b *bid) withdraw() {
 	}
 }
 
-// turn decides which goroutine of this process may contend for a lock.
-type turn struct {
-	free chan struct{} // has an item while it is nobody's turn
-	refs int
-}
-
-// take waits until it is the caller's turn. If it has to wait, it calls onWait first.
+// take waits until it is the caller's turn to contend for a lock: one goroutine of this process does so at a time, in the order in which
+// they come. If it has to wait, it calls onWait first.
 func (q *Quorum) take(ctx context.Context, key string, end time.Time, onWait func()) error {
+	q.mu.Lock()
+	waiting, isTaken := q.turns[key]
+	if !isTaken {
+		q.turns[key] = nil
+		q.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	q.turns[key] = append(waiting, turn)
+	q.mu.Unlock()
+	onWait()
 	limit, stop := engine.TimeUp(end)
 	defer stop()
-	q.mu.Lock()
-	t := q.turns[key]
-	if t == nil {
-		t = &turn{free: make(chan struct{}, 1)}
-		t.free <- struct{}{}
-		q.turns[key] = t
-	}
-	t.refs++
-	q.mu.Unlock()
+	err := engine.ErrTimeUp
 	select {
-	case <-t.free:
-		return nil
-	default:
-	}
-	onWait()
-	select {
-	case <-t.free:
+	case <-turn:
 		return nil
 	case <-limit:
-		q.leave(key)
-		return engine.ErrTimeUp
 	case <-ctx.Done():
-		q.leave(key)
-		if engine.IsOver(end) {
-			return engine.ErrTimeUp
+		if !engine.IsOver(end) {
+			err = ctx.Err()
 		}
-		return ctx.Err()
 	}
+	q.mu.Lock()
+	i := slices.Index(q.turns[key], turn)
+	if i >= 0 {
+		q.turns[key] = slices.Delete(q.turns[key], i, i+1)
+	}
+	q.mu.Unlock()
+	if i < 0 { // its turn has come just now
+		q.pass(key)
+	}
+	return err
 }
 
 // pass ends the caller's turn.
 func (q *Quorum) pass(key string) {
 	q.mu.Lock()
-	t := q.turns[key]
-	q.mu.Unlock()
-	t.free <- struct{}{}
-	q.leave(key)
-}
-
-func (q *Quorum) leave(key string) {
-	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := q.turns[key]
-	t.refs--
-	if t.refs == 0 {
+	waiting := q.turns[key]
+	if len(waiting) == 0 {
 		delete(q.turns, key)
+		return
 	}
+	q.turns[key] = waiting[1:]
+	close(waiting[0])
 }

@@ -166,11 +166,11 @@ func (in *Inspector) verdicts(ctx context.Context, batch []inspector.Found, down
 }
 
 // Break takes the lock from the grant with that id, on all nodes where the grant holds it.
-func (in *Inspector) Break(ctx context.Context, name, grant, reason string) (broken inspector.Broken, err error) {
+func (in *Inspector) Break(ctx context.Context, name, grant, reason, _ string) (broken inspector.Broken, err error) {
 	var mu sync.Mutex
 	whole := rand.Text()
 	err = in.onGrant(ctx, "break", name, func(node *inspector.Inspector) error {
-		b, err := node.BreakPart(ctx, name, grant, reason, whole)
+		b, err := node.Break(ctx, name, grant, reason, whole)
 		mu.Lock()
 		defer mu.Unlock()
 		if err == nil {
@@ -182,10 +182,10 @@ func (in *Inspector) Break(ctx context.Context, name, grant, reason string) (bro
 }
 
 // Revoke asks the holder with that grant id to let go of the lock.
-func (in *Inspector) Revoke(ctx context.Context, name, grant, reason string) error {
+func (in *Inspector) Revoke(ctx context.Context, name, grant, reason, _ string) error {
 	whole := rand.Text()
 	return in.onGrant(ctx, "revoke", name, func(node *inspector.Inspector) error {
-		return node.RevokePart(ctx, name, grant, reason, whole)
+		return node.Revoke(ctx, name, grant, reason, whole)
 	})
 }
 

@@ -145,16 +145,16 @@ func (l *mutex) holders(ctx context.Context) ([]lock.Holder, error) {
 	}
 	q := l.q
 	for timeout := max(q.timeout(l), 100*time.Millisecond); ; {
-		replies, errs := askNodes(ctx, l, timeout, "inspect", func(_ int, p *engine.Target) codec.Request[codec.Reply] {
-			return codec.WhoHolds(p.NodeRef())
+		replies, errs := askNodes(ctx, l, timeout, "inspect", func(_ int, p *engine.Target) codec.Request[codec.StatusReply] {
+			return &codec.Status{Lock: p.NodeRef(), Kind: codec.HoldsMutex, Cursor: "0", Holds: 1}
 		})
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		named := make([]*lock.Holder, len(replies))
 		for i, reply := range replies {
-			if errs[i] == nil && reply.Word == codec.Held {
-				h := l.parts[i].HolderOf(reply.Holder)
+			if errs[i] == nil && len(reply.Holds) > 0 {
+				h := l.parts[i].HolderOf(&reply.Holds[0])
 				named[i] = &h
 			}
 		}

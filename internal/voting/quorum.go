@@ -25,7 +25,7 @@ type Quorum struct {
 	partial atomic.Bool
 
 	mu      sync.Mutex
-	turns   map[string]*turn // by key, for the locks that this process wants
+	turns   map[string][]chan struct{} // by key, for the locks that this process wants: of those who wait for their turn
 	nodes   []node
 	settled chan struct{} // closed when the next probe of a node ends
 	hanging map[wish]int  // counts votes that were neither answered nor taken back
@@ -57,7 +57,7 @@ func New(clients ...*engine.Client) (*Quorum, error) {
 	}
 	// mutants: majority
 	q := &Quorum{clients: slices.Clone(clients), need: n/2 + 1}
-	q.turns, q.nodes, q.settled, q.hanging = map[string]*turn{}, make([]node, n), make(chan struct{}), map[wish]int{}
+	q.turns, q.nodes, q.settled, q.hanging = map[string][]chan struct{}{}, make([]node, n), make(chan struct{}), map[wish]int{}
 	return q, nil
 }
 

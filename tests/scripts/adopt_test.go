@@ -60,7 +60,7 @@ func TestAdopt(t *testing.T) {
 			of := b.detach("A")
 			b.expect("renewed T P 0 0", b.extend(of))
 			b.expect("adopted T P T", b.adopt("N", of))
-			b.expect("held T P 0 hf2:N:T:T:0:"+adopters, b.eval(script.Holder(), "", "x"))
+			b.expect("held T P 0 hf2:N:T:T:0:"+adopters, b.holder())
 			if got := b.fence(); number(got) < number(of.fence)+3 {
 				b.t.Errorf("the fence is %s; %s was one of three", got, of.fence)
 			}
@@ -171,7 +171,7 @@ func TestAdopt(t *testing.T) {
 			b.acquire("w", "B")
 			of := b.detach("A")
 			b.expect("adopted T P T", b.adopt("N", of))
-			b.expect("held T P 1 hf2:N:T:T:0:"+adopters+"+", b.eval(script.Holder(), "", "x"))
+			b.expect("held T P 1 hf2:N:T:T:0:"+adopters+"+", b.holder())
 			b.acquire("w", "C")
 			b.expect("queued T P T 1 1 ours", b.acquire("l", "B"))
 			b.expect("released T", b.release("N", "", 0))

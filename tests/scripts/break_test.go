@@ -51,7 +51,7 @@ func TestBreak(t *testing.T) {
 			}
 			b.expect("broken T T\nP 0 hf2:"+grant+":T:T:0:"+info, b.breaks(script.Break(), "I", grant))
 			b.expect("hf2 broken T "+grant+" T {k}\n"+remark, b.heard(told))
-			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
+			b.expect("free T 0", b.holder())
 			b.expect("absent T", b.renew(token, 60000, 0))
 			b.expect("notes T 1\nT\nhf2 broken I "+grant+" T T mutex {k}\n"+remark+"\nP 0 hf2:"+grant+":T:T:0:"+info, b.notes(0, 10))
 		},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // ask sends a request, and returns its reply, whose first word must be want.
@@ -114,7 +115,7 @@ func TestValuesAreBuiltAlike(t *testing.T) {
 			h.Share = codec.Share{Kind: codec.Semaphore, Limit: 3, Weight: 2}
 			hold := ask(b, codec.Granted, &h)
 			k := shareOf("s").Keys
-			text := b.rdb.Eval(t.Context(), (&codec.Holders{}).Call().Script.Source, []string{k.Lock, k.Queue, k.Fence, k.Holds}, "", "", "0", 500).Val().(string)
+			text := b.rdb.Eval(t.Context(), script.Status().Source, []string{k.Lock, k.Queue}, "", "", "sem", "0", 500, 0).Val().(string)
 			if _, line, _ := strings.Cut(text, "\n"); !strings.HasSuffix(line, " 2 "+value(hold.Grant.Fence, hold.Now)) {
 				t.Errorf("a hold is told as %q, want %q", line, value(hold.Grant.Fence, hold.Now))
 			}
@@ -141,7 +142,7 @@ func TestValuesOnNodesAreBuiltAlike(t *testing.T) {
 func TestMembersAreBuiltAlike(t *testing.T) {
 	onEach(t, func(t *testing.T, b bench) {
 		type waiter struct {
-			codec.Request[codec.AcquireReply]
+			codec.Request[codec.Reply]
 			queue, member string
 		}
 		for _, info := range infos {

@@ -140,7 +140,7 @@ func TestNoScriptLooksAtAllHolders(t *testing.T) {
 			expect.AtMost(t, "holders are told of at once", strings.Count(reply, "\n"), 100)
 		}
 		expect("held T ", func() string { return l.acquire("t", "W", everything) })
-		expect("holders T ", func() string { return b.eval(script.ShareHolders(), "", "x", 0, 10) })
+		expect("status T ", func() string { return b.eval(script.Status(), "", "x", "rw", 0, 10, 0) })
 		l.age(crowd[:100])
 		expect("held T ", func() string { return l.acquire("t", "W", everything) })
 
@@ -159,28 +159,23 @@ func TestNoScriptLooksAtAllHolders(t *testing.T) {
 	})
 }
 
-// All holders can be read page by page, by themselves and in the lock's status.
+// All holders can be read page by page.
 func TestHoldersInPages(t *testing.T) {
 	onEach(t, func(t *testing.T, b bench) {
 		l := readWrite(b)
 		crowd := l.crowd(700, 1)
 		l.age(crowd[:100])
-		for what, page := range map[string]func(cursor string) string{
-			"holders": func(cursor string) string { return b.run(script.ShareHolders(), "", "x", cursor, 50) },
-			"status":  func(cursor string) string { return b.run(script.Status(), "", "x", "rw", cursor, 50, 0) },
-		} {
-			told := map[string]bool{}
-			for cursor := ""; cursor != "0"; {
-				head, lines, _ := strings.Cut(page(cmp.Or(cursor, "0")), "\n")
-				words := strings.Fields(head) // the cursor is followed by the number of holders in a status
-				cursor = map[string]string{"holders": words[5], "status": words[len(words)-2]}[what]
-				for _, m := range regexp.MustCompile(`hf2:([^:]*):`).FindAllStringSubmatch(lines, -1) {
-					told[m[1]] = true
-				}
+		told := map[string]bool{}
+		for cursor := ""; cursor != "0"; {
+			head, lines, _ := strings.Cut(b.run(script.Status(), "", "x", "rw", cmp.Or(cursor, "0"), 50, 0), "\n")
+			words := strings.Fields(head)
+			cursor = words[len(words)-2]
+			for _, m := range regexp.MustCompile(`hf2:([^:]*):`).FindAllStringSubmatch(lines, -1) {
+				told[m[1]] = true
 			}
-			if len(told) != 600 || slices.ContainsFunc(crowd[:100], func(dead string) bool { return told[dead] }) {
-				t.Errorf("%s: %d holders are told, want 600 that live", what, len(told))
-			}
+		}
+		if len(told) != 600 || slices.ContainsFunc(crowd[:100], func(dead string) bool { return told[dead] }) {
+			t.Errorf("%d holders are told, want 600 that live", len(told))
 		}
 	})
 }

@@ -29,13 +29,13 @@ func TestMulti(t *testing.T) {
 			b.expect("renewed T P 0 0", b.renew("A1", 10, 0))
 			b.expect("released T", b.release("A1", "", 0))
 			b.expect("held T 2 P 0 hf2:A2:T:T:0:"+info, ask("B"))
-			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
+			b.expect("free T 0", b.holder())
 		},
 		"again, with one lost": func(b bench, ask func(string) string) {
 			b.expect("granted T P T T", ask("A"))
 			b.expect("released T", b.release("A1", "", 0))
 			b.expect("queued T", ask("A")) // no late copy takes effect
-			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
+			b.expect("free T 0", b.holder())
 		},
 		"lasts as long as it did": func(b bench, ask func(string) string) {
 			b.expect("granted T P T T", ask("A"))
@@ -52,17 +52,17 @@ func TestMulti(t *testing.T) {
 			b.acquire("w", "B")
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.expect("queued T", ask("C"))
-			b.expect("free T 1", b.eval(script.Holder(), "", "x"))
+			b.expect("free T 1", b.holder())
 		},
 		"tombstone": func(b bench, ask func(string) string) {
 			b.expect("absent T", b.release("A1", "", b.later(time.Hour)))
 			b.expect("queued T", ask("A"))
-			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
+			b.expect("free T 0", b.holder())
 			b.expect("granted T P T T", ask("B")) // a tombstone keeps nobody else out
 		},
 		"late": func(b bench, _ func(string) string) {
 			b.expect("late T", b.both("A", b.later(-time.Second)))
-			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
+			b.expect("free T 0", b.holder())
 		},
 		"errors": func(b bench, ask func(string) string) {
 			b.rdb.HSet(b.t.Context(), "{k}2", "a", "b")

@@ -44,7 +44,7 @@ func TestOwned(t *testing.T) {
 				b.t.Errorf("one owner's fences are %d, %d and %d", one, two, three)
 			}
 			b.expect("held T P 0 hf2:C:T:T:0:"+info, l.enter("t", "X", "you"))
-			b.expect("holders T 0 3 1000000000 0\nP 1 hf2:A:T:T:0:"+info+"\nP 1 hf2:B:T:T:0:"+info+"\nP 1 hf2:C:T:T:0:"+info, l.holders())
+			b.expect("holders T 0 3 1000000000\nP 1 hf2:A:T:T:0:"+info+"\nP 1 hf2:B:T:T:0:"+info+"\nP 1 hf2:C:T:T:0:"+info, l.holders())
 			b.expect("gone T", l.release("X", "", 0))
 			for _, token := range []string{"B", "A", "C"} {
 				b.begins("held T ", l.enter("t", "X", "you"))

@@ -138,7 +138,6 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 			}
 		}
 		for what, ask := range map[string]func() error{
-			"holder": mutex(script.Holder(), "", "x"), "holders": share(script.ShareHolders(), "", "x", 0, 10),
 			"a job":  once(script.OnceLook(), "", "", 0),
 			"status": mutex(script.Status(), "", "x", "mutex", 0, 500, 1000), "scan": mutex(script.Scan(), "", "x", 0, 10, "*"),
 			"a batch of another's": batch(script.BatchRelease(), "hf2:X:", "hf2:X:"),

@@ -154,7 +154,7 @@ func seen(reply string) string { return volatile.ReplaceAllString(reply, "T") }
 // keysFor returns the keys of the lock for that script.
 func keysFor(s script.Script) []string {
 	keys := []string{"{k}", "{k}:q", "{k}:f"}
-	if strings.Contains(s.Source, "local expiries") || s.Name == script.ShareHolders().Name {
+	if strings.Contains(s.Source, "local expiries") {
 		keys = append(keys, "{k}:q:e")
 	}
 	return keys
@@ -309,17 +309,17 @@ func TestScripts(t *testing.T) {
 			b.expect("kept T", b.eval(script.ReleaseByKey(), "", "A"))
 			b.expect("granted T P T 1", b.acquire("t", "A"))
 			b.expect("released T", b.eval(script.ReleaseByKey(), "", "A"))
-			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
+			b.expect("free T 0", b.holder())
 			b.expect("granted T P T 1", b.acquire("t", "A"))
 			b.mark()
 			b.expect("kept T", b.eval(script.ReleaseByKey(), "", "A"))
 		},
 		"free": func(b bench) {
-			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
+			b.expect("free T 0", b.holder())
 			b.expect("granted T P T 1", b.acquire("t", "A"))
 			b.expect("granted T P T 1", b.acquire("t", "A")) // the same again
 			b.expect("held T P 0 hf2:A:T:T:0:"+info, b.acquire("t", "B"))
-			b.expect("held T P 0 hf2:A:T:T:0:"+info, b.eval(script.Holder(), "", "x"))
+			b.expect("held T P 0 hf2:A:T:T:0:"+info, b.holder())
 			b.expect("renewed T P 0 0", b.renew("A", 10, 0))
 			b.expect("renewed T P T 5", b.renew("A", 10, 5))
 			b.expect("gone T", b.renew("B", 10, 0))
@@ -363,7 +363,7 @@ func TestScripts(t *testing.T) {
 			b.expect("granted T P T 1", b.acquire("l", "B")) // confirms the claim
 			b.expect("left T", b.release("C", member("C"), 0))
 			b.expect("released T", b.release("B", "", 0)) // past the deaf one
-			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
+			b.expect("free T 0", b.holder())
 		},
 		"expired under waiters": func(b bench) {
 			b.acquire("t", "A")

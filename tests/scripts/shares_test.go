@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -72,15 +73,22 @@ func (l shares) resize(limit int) string {
 	return l.eval(script.ShareResize(), "", "", l.kind, limit)
 }
 
-// holders returns the reply with its holders sorted.
+// holders returns how many wait, the weight and the limit of all holds, and the holders by token, as the lock's status tells them.
 func (l shares) holders() string {
 	l.t.Helper()
-	lines := strings.Split(l.eval(script.ShareHolders(), "", "x", 0, 500), "\n")
+	reply := l.eval(script.Status(), "", "x", l.kind, 0, 500, 0)
+	head, lines, _ := strings.Cut(reply, "\n")
+	words := strings.Fields(head)
+	if words[0] != "status" {
+		return reply
+	}
+	used := cmp.Or(l.rdb.HGet(l.t.Context(), "{k}", "used").Val(), "0")
+	all := strings.Split(lines, "\n")
 	byToken := func(a, b string) int {
 		return strings.Compare(a[strings.Index(a, "hf2:"):], b[strings.Index(b, "hf2:"):])
 	}
-	slices.SortFunc(lines[1:], byToken)
-	return strings.Join(lines, "\n")
+	slices.SortFunc(all, byToken)
+	return strings.TrimSuffix("holders "+words[1]+" "+words[6]+" "+used+" "+words[4]+"\n"+strings.Join(all, "\n"), "\n")
 }
 
 // heavy returns the queue's member for a waiter with that weight.
@@ -177,7 +185,7 @@ func TestShares(t *testing.T) {
 	cases(t, onEach, map[string]func(b bench){
 		"readers and writers": func(b bench) {
 			l := readWrite(b)
-			b.expect("holders T 0 0 0 0", l.holders())
+			b.expect("holders T 0 0 0", l.holders())
 			b.expect("granted T P T 1", l.acquire("t", "W", everything))
 			first := l.hold("W").fence
 			b.expect("granted T P T 1", l.acquire("t", "W", everything)) // the same again
@@ -202,7 +210,7 @@ func TestShares(t *testing.T) {
 				b.t.Errorf("the readers have the fences %d and %d; the writer before had %d", l.hold("B").fence, fence, first)
 			}
 			b.expect("held T P 0 hf2:C:T:T:0:"+info, l.acquire("t", "W", everything))
-			b.expect("holders T 0 2 1000000000 0\nP 1 hf2:B:T:T:0:"+info+"\nP 1 hf2:C:T:T:0:"+info, l.holders())
+			b.expect("holders T 0 2 1000000000\nP 1 hf2:B:T:T:0:"+info+"\nP 1 hf2:C:T:T:0:"+info, l.holders())
 			b.expect("released T", l.release("C", "", 0))
 			b.expect("held T P 0 hf2:B:T:T:0:"+info, l.acquire("t", "W", everything)) // C was the last holder
 			b.expect("released T", l.release("B", "", 0))
@@ -219,7 +227,7 @@ func TestShares(t *testing.T) {
 			b.expect("granted T P T 1", l.acquire("t", "B", 1))
 			b.rises(l.hold("A").fence, l.hold("B").fence)
 			b.expect("granted T P T 1", l.acquire("t", "A", 2)) // it does not count twice
-			b.expect("holders T 0 3 3 0\nP 2 hf2:A:T:T:0:"+info+"\nP 1 hf2:B:T:T:0:"+info, l.holders())
+			b.expect("holders T 0 3 3\nP 2 hf2:A:T:T:0:"+info+"\nP 1 hf2:B:T:T:0:"+info, l.holders())
 			five := semaphore(b, 5)
 			other := "error BADLIMIT the semaphore has 3 permits for those who use it now, not 5"
 			b.expect(other, five.acquire("t", "C", 1))
@@ -246,7 +254,7 @@ func TestShares(t *testing.T) {
 		"not yet swept": func(b bench) {
 			l := semaphore(b, 3)
 			for what, call := range map[string]func(){
-				"holders": func() { b.expect("holders T 0 3 3 0\nP 1 hf2:A:T:T:0:"+info, l.holders()) },
+				"holders": func() { b.expect("holders T 0 3 3\nP 1 hf2:A:T:T:0:"+info, l.holders()) },
 				"try":     func() { b.expect("granted T P T 1", l.acquire("t", "B", 2)) },
 				"wait":    func() { b.expect("granted T P T 1", l.acquire("w", "B", 2)) },
 				"release": func() { b.expect("gone T", l.release("B", "", 0)) },
@@ -430,14 +438,12 @@ func TestShares(t *testing.T) {
 				}
 			}
 			refused()
-			b.expect("holders T 0 0 0 0", l.holders())
 			if hash := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); len(hash) != 1 || hash["a"] != "b" {
 				b.t.Errorf("their hash became %q", hash)
 			}
 			b.rdb.Set(b.t.Context(), "{k}", "theirs", 0)
 			wrong = "error WRONGTYPE Operation against a key holding the wrong kind of value"
 			refused()
-			b.expect(wrong, l.holders())
 			expect.Equal(b.t, "their value", b.rdb.Get(b.t.Context(), "{k}").Val(), "theirs")
 		},
 		"renewed": func(b bench) {
@@ -468,7 +474,7 @@ func TestShares(t *testing.T) {
 			if fence := l.hold("C").fence; fence <= last || last < l.hold("B").fence+5 {
 				b.t.Errorf("fence %d follows five up to %d", fence, last)
 			}
-			b.expect("holders T 0 3 3 0\nP 1 hf2:A:T:T:0:"+info+"\nP 1 hf2:B:T:T:0:"+info+"\nP 1 hf2:C:T:T:0:"+info, l.holders())
+			b.expect("holders T 0 3 3\nP 1 hf2:A:T:T:0:"+info+"\nP 1 hf2:B:T:T:0:"+info+"\nP 1 hf2:C:T:T:0:"+info, l.holders())
 			b.rdb.Set(b.t.Context(), "{k}:f", "no fence", 0)
 			b.expect("renewed T P 0 0", l.renew("A", 60000, 5)) // as good as without
 		},

@@ -20,6 +20,18 @@ func (b bench) status(kind string) string {
 	return b.eval(script.Status(), "", "x", kind, 0, 500, 1000)
 }
 
+// holder tells, by the lock's status, who holds it: 'held NOW PTTL WAITERS VALUE' or 'free NOW WAITERS'.
+func (b bench) holder() string {
+	b.t.Helper()
+	head, hold, isHeld := strings.Cut(b.eval(script.Status(), "", "x", "", 0, 1, 0), "\n")
+	words := strings.Fields(head)
+	if !isHeld {
+		return "free " + words[1] + " " + words[6]
+	}
+	told := strings.SplitN(hold, " ", 3)
+	return "held " + words[1] + " " + told[0] + " " + words[6] + " " + told[2]
+}
+
 // rest is what is left of a hold that lasts for centuries.
 var rest = regexp.MustCompile(`\n\d{12,} `)
 

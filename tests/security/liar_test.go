@@ -351,8 +351,8 @@ func (d *flood) Run(ctx context.Context, call driver.Call) (string, error) {
 	now := time.Now().UnixMicro()
 	switch call.Script.Name {
 	case "release":
-	case "holder":
-		return fmt.Sprintf("free %d", now), nil
+	case "status":
+		return fmt.Sprintf("status %d nothing 0 0 -1 0 0 0", now), nil
 	case "survey": // it runs beside the acquires
 		return "", driver.ReplyError("ERR unknown")
 	default:

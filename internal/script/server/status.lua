@@ -1,5 +1,5 @@
 -- status.lua: tells who holds a lock of any kind, and who waits for it, in order. Changes nothing.
--- KEYS    [1] lock  [2] queue; if the kind of lock is not known, the queues of several kinds
+-- KEYS    [1] lock  [2] queue; if the kind of lock is not known, the queues of several kinds, or none to learn only the kind
 -- ARGV    [1] flags  [2] any token
 --         [3] the kind of lock that the queue is for, in the words of KIND; of several queues the kinds in their order, with a space
 --             between them; or '' for any, and then no waiters can be told
@@ -121,7 +121,7 @@ local function main()
   end
   local holds, count = #lines, f and f[4] and number(f[4]) or '-1'
   f = f or {}
-  local queued = waiting(queue)
+  local queued = queue and waiting(queue) or 0
   if wanted ~= '' then
     add_waiters(ARGV[6])
   end

@@ -270,10 +270,10 @@ func (h *hold) since() clock.Instant { return h.anchor.Add(-h.age) }
 
 func (h *hold) expired(now clock.Instant) bool { return now.Sub(h.anchor) >= h.valid }
 
-// deadline returns when the hold expires, by the monotonic clock. It counts from now: that clock may have stood still since the anchor,
-// while the machine was suspended.
-func (h *hold) deadline(now clock.Instant) clock.Reading {
-	return now.Mono.Add(h.remainingAt(now))
+// deadline returns when the hold expires. It counts from now: the monotonic clock may have stood still since the anchor, while the machine
+// was suspended.
+func (h *hold) deadline(now clock.Instant) time.Time {
+	return clock.Time(now.Mono + h.remainingAt(now))
 }
 
 // remaining returns how long the hold lasts unless it is renewed.

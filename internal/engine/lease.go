@@ -94,7 +94,7 @@ func (l *holdLease) IsShared() bool { return l.lock().Set.Kind.Joinable }
 func (l *holdLease) Deadline() time.Time {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	return l.g.deadline(clock.Now()).Time()
+	return l.g.deadline(clock.Now())
 }
 
 // Err implements Lease.

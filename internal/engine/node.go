@@ -168,7 +168,7 @@ func (v *NodeAttempt) TakeFree(ctx context.Context) error {
 	case call.IsSettled(): // but it is no grant, or only part of it was carried out
 		// mutants: vote-scripted
 		if !call.Counts {
-			c.scriptedUntil.Store(int64(clock.Mono().Add(scriptedFor)))
+			c.scriptedUntil.Store(int64(clock.Mono() + scriptedFor))
 		}
 		if !call.Done {
 			return nil
@@ -184,7 +184,7 @@ func (v *NodeAttempt) TakeFree(ctx context.Context) error {
 }
 
 // Trip returns how long the node took to answer the call.
-func (v *NodeAttempt) Trip() time.Duration { return v.call.Heard.Mono.Sub(v.call.Sent.Mono) }
+func (v *NodeAttempt) Trip() time.Duration { return v.call.Heard.Mono - v.call.Sent.Mono }
 
 // scriptedFor is how long scripts ask for votes after a vote that did not count. The node may have replicas, be behind, or refuse one of
 // the commands.

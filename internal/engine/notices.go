@@ -63,7 +63,7 @@ func (c *Client) heed() {
 
 // heedUntilIdle ends a listener some time after the client's last lease has ended.
 func (c *Client) heedUntilIdle(l *notify.Listener) {
-	c.schedule.Set(&c.notices.idle, clock.Mono().Add(idleAfter), schedule.Func(func() {
+	c.schedule.Set(&c.notices.idle, clock.Mono()+idleAfter, schedule.Func(func() {
 		// A lease that begins from now on makes the client listen again.
 		c.notices.listening.Store(false)
 		if len(c.scheduledHolds()) == 0 || c.notices.listening.Swap(true) { // true if another listener has come
@@ -80,7 +80,7 @@ func (h *hold) heedsBy() (clock.Reading, bool) {
 	if h.l.c.notices.listening.Load() || h.l.Set.PollInterval > 0 {
 		return 0, false
 	}
-	return h.since().Mono.Add(heedAfter), true
+	return h.since().Mono + heedAfter, true
 }
 
 func (c *Client) noticed(payload string) {
@@ -90,7 +90,7 @@ func (c *Client) noticed(payload string) {
 	}
 	if !c.tellHolds(n) {
 		c.notices.unmatched.add(grant{n.Lock, n.Grant})
-		c.notices.unmatchedUntil.Store(int64(clock.Mono().Add(missedFor)))
+		c.notices.unmatchedUntil.Store(int64(clock.Mono() + missedFor))
 		if !c.tellHolds(n) { // no such hold has begun meanwhile
 			return
 		}

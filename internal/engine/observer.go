@@ -310,7 +310,7 @@ func (h *hold) flush() {
 // observeRenewal queues the event that the hold was renewed, with slack left, or that its renewal failed with err. The caller holds h.mu.
 func (h *hold) observeRenewal(now clock.Instant, slack time.Duration, err error) {
 	for _, o := range h.observations() {
-		n := lock.LeaseNews{Deadline: h.deadline(now).Time(), Slack: slack, Err: err}
+		n := lock.LeaseNews{Deadline: h.deadline(now), Slack: slack, Err: err}
 		tell := o.c.Config.Observer.Renewed
 		if err != nil {
 			tell, n.Slack = o.c.Config.Observer.RenewFailed, 0

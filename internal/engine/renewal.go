@@ -92,7 +92,7 @@ func (h *hold) planAt(now clock.Instant) {
 	if h.renewAfter > 0 {
 		next = min(next, h.renewAfter)
 	}
-	at := now.Mono.Add(next - now.Sub(h.anchor))
+	at := now.Mono + next - now.Sub(h.anchor)
 	if by, is := h.heedsBy(); is {
 		at = min(at, by)
 	}
@@ -210,7 +210,7 @@ func (h *hold) renewalAfter(sent clock.Instant, term time.Duration) clock.Instan
 	at := sent.Add(schedule.Jitter(term/3, 5))
 	if h.canRenewInBatch() {
 		slot := max(term/48, 1)
-		at = at.Add(slot/2 - (at.Mono.Sub(h.l.c.epoch)+slot/2)%slot)
+		at = at.Add(slot/2 - (at.Mono-h.l.c.epoch+slot/2)%slot)
 	}
 	return at
 }
@@ -378,7 +378,7 @@ func (c *Client) renewersFor(l *Target) *exec.Limiter {
 // renewalsHang reports whether renewals to l's server are under way and none has been answered since that time.
 func (c *Client) renewalsHang(l *Target, since clock.Instant) bool {
 	at, known := c.serverOf(l)
-	return known && at.renewals.hang(since.Mono.Time()) || c.renewersFor(l).Waiting() > 0
+	return known && at.renewals.hang(clock.Time(since.Mono)) || c.renewersFor(l).Waiting() > 0
 }
 
 // sendRenewals sends the holds' renewals in a batch, except those that are no longer wanted, and reports whether the server answered.

@@ -48,11 +48,11 @@ func (c *Client) noteTransaction(call *pipe.Call, err error) {
 	}
 	now := clock.Mono()
 	// mutants: transaction-lost-once
-	if !refused && (t.lost.CompareAndSwap(0, int64(now)) || int64(now.Add(-time.Since(call.Began))) < t.lost.Load()) {
+	if !refused && (t.lost.CompareAndSwap(0, int64(now)) || int64(now-time.Since(call.Began)) < t.lost.Load()) {
 		return
 	}
 	// mutants: transactions-avoided
-	t.avoided.Store(int64(now.Add(avoidedFor)))
+	t.avoided.Store(int64(now + avoidedFor))
 	c.Warn(lock.Warning{
 		What:        "the server, or a proxy in front of it, carries out no transactions",
 		Seen:        exec.Shown(err.Error()),

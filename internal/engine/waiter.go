@@ -95,7 +95,7 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 	case wq.contention.lastFailure != nil:
 		return nil, wq.contention.lastFailure
 	case wq.unansweredSince != 0 && ctx.Err() != nil:
-		return nil, wq.l.c.Server.Unheard(ctx, "acquire", w.l.Name(), wq.unansweredSince.Time())
+		return nil, wq.l.c.Server.Unheard(ctx, "acquire", w.l.Name(), clock.Time(wq.unansweredSince))
 	}
 	return nil, ErrTimeUp
 }
@@ -136,8 +136,8 @@ func (wq *waitQueue) unheard(ctx context.Context, l *Target) error {
 	switch {
 	case wq.contention.lastFailure != nil:
 		return exec.EndedBy(ctx, wq.contention.lastFailure)
-	case wq.unansweredSince != 0 && wq.l.c.Server.IsSilent(wq.unansweredSince.Time()):
-		return wq.l.c.Server.Unheard(ctx, "acquire", l.Name(), wq.unansweredSince.Time())
+	case wq.unansweredSince != 0 && wq.l.c.Server.IsSilent(clock.Time(wq.unansweredSince)):
+		return wq.l.c.Server.Unheard(ctx, "acquire", l.Name(), clock.Time(wq.unansweredSince))
 	}
 	if left := wq.quarantineLeft(); left > 0 {
 		return exec.EndedBy(ctx, wq.l.c.QuarantineError("acquire", l.Name(), left))
@@ -278,7 +278,7 @@ const (
 
 // untilLook returns how long a waiter waits before the server is asked about a quarantine.
 func (c *Client) untilLook() time.Duration {
-	return max(quarantineLook, quarantineKnown-clock.Mono().Sub(clock.Reading(c.grantingAt.Load())))
+	return max(quarantineLook, quarantineKnown-clock.Mono()+clock.Reading(c.grantingAt.Load()))
 }
 
 // lookForQuarantine asks the server, with a try, whether it is in quarantine: only a try is told. If the try is granted the lock, the first

@@ -422,7 +422,7 @@ func (a *attempt) untilDue(s *wire.Standby) time.Duration {
 // accept makes a hold from a notification. It returns nil if the next check has to confirm the grant: because the claim is over or nearly
 // so, or because the lease may not begin with a claim, which no replica has confirmed.
 func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
-	if !a.l.Set.Renew || a.l.Set.IsDurable() {
+	if !a.l.Set.Renew || a.l.Set.Durable {
 		return nil
 	}
 	// If this process believes that it holds the lock, only the server's own reply may end that: anyone who can publish could have sent the

@@ -143,7 +143,7 @@ func (a *attempt) notify(m wire.Message) {
 func (a *attempt) request(q codec.Acquire) *codec.Acquire {
 	q.Token, q.TTL, q.Info = a.token(), a.l.Set.Term(), a.l.Set.Info
 	q.Claim, q.By, q.Channel, q.Score = a.claim, a.by, a.channel, a.score
-	if a.l.Set.Kind.IsShared() {
+	if a.l.Set.Kind.IsShared {
 		q.Share = a.l.Set.Kind.Share(a.l.Set)
 	}
 	return &q
@@ -416,7 +416,7 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q
 	}
 	return exec.Persist(ctx, c.Server, rq.Op, l.Name(), began, func(ctx context.Context) (codec.ReleaseReply, error) {
 		a, err := lock.AskOnce(ctx, rq, &q)
-		if !exec.IsDivided(err) || q.Tombstone != 0 || l.Set.Kind.IsShared() {
+		if !exec.IsDivided(err) || q.Tombstone != 0 || l.Set.Kind.IsShared {
 			return a.Reply, err
 		}
 		dropped, dropErr := lock.AskOnce(ctx, rq, &codec.ReleaseByKey{Lock: q.Lock, Token: q.Token})

@@ -37,7 +37,8 @@ type Electorate struct {
 func (l *Target) AsElection() *Electorate {
 	own := l.With(kind.Apart(kind.SeenAsElection))
 	if k := l.Set.Kind; k.Joinable || k.ByOwner {
-		own.refuse(fmt.Errorf("%w: lock %q: readers, or the leases of an owner, cannot lead: they have one fence", lock.ErrInvalid, l.Name()))
+		own.Set = own.Set.Copy()
+		own.Set.Err = fmt.Errorf("%w: lock %q: readers, or the leases of an owner, cannot lead: they have one fence", lock.ErrInvalid, l.Name())
 	}
 	return newElectorate(own, l.c, own, own.Ready)
 }

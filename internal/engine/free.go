@@ -24,7 +24,7 @@ func (l *Target) plain() bool { return l.Set.Kind.Native }
 func (l *Target) takeFree(ctx context.Context) (h *hold, began time.Time, err error) {
 	c := l.c
 	// mutants: free-scope
-	if !l.plain() || l.Set.SeenAs != "" || c.Config.Strict || l.Set.IsDurable() || c.contended.has(l.Keys.Lock) || c.transactions.areAvoided() {
+	if !l.plain() || l.Set.SeenAs != "" || c.Config.Strict || l.Set.Durable || c.contended.has(l.Keys.Lock) || c.transactions.areAvoided() {
 		return nil, began, nil
 	}
 	p := c.Server.Pipe(l.Keys.Lock)
@@ -34,7 +34,7 @@ func (l *Target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	began = time.Now()
 	a := *l.newAttempt() // a hold copies it, so it escapes to the heap only if it has to be ended
 	call := a.newCall(pipe.Acquire)
-	err = c.Server.SendOn(ctx, p, call, l.Slot())
+	err = c.Server.SendOn(ctx, p, call)
 	outcome := err
 	if err == nil || !exec.MayBeDone(err) {
 		c.noteTransaction(call, err)
@@ -129,7 +129,7 @@ func (l *Target) isAsAsked(call *pipe.Call) bool {
 // isAwaited reports whether somebody may be queued for the lock.
 func (l *Target) isAwaited(ctx context.Context, p *pipe.Pipe) bool {
 	exists := pipe.Call{Words: []string{"EXISTS", l.Keys.Queue}}
-	err := l.c.Server.SendOn(ctx, p, &exists, l.Slot())
+	err := l.c.Server.SendOn(ctx, p, &exists)
 	return err != nil || exists.Text != "0"
 }
 
@@ -200,7 +200,7 @@ func (a *attempt) releaseBehind() {
 	c, l := a.l.c, a.l
 	if p := c.Server.Pipe(l.Keys.Lock); p != nil {
 		release := codec.Release{Lock: l.Ref(), Token: a.token()}
-		c.Server.StartOn(p, &pipe.Call{Words: pipe.BySource(release.Call())}, l.Slot(), func(error) {})
+		c.Server.StartOn(p, &pipe.Call{Words: pipe.BySource(release.Call())}, func(error) {})
 	}
 }
 
@@ -259,7 +259,7 @@ func (a *attempt) freePath() *pipe.Pipe {
 func (a *attempt) free(p *pipe.Pipe, fence uint64) (done, unanswered bool) {
 	// mutants: native-release
 	c, call := a.l.c, a.deletion(fence)
-	err := c.Server.SendOn(context.Background(), p, call, a.l.Slot())
+	err := c.Server.SendOn(context.Background(), p, call)
 	done, unanswered = a.deleted(call, err)
 	if err == nil {
 		c.calls.Put(call)
@@ -298,7 +298,7 @@ func (a *attempt) deleted(call *pipe.Call, err error) (done, unanswered bool) {
 func (a *attempt) freeThen(p *pipe.Pipe, fence uint64, tell func(done, unanswered bool)) {
 	c, call := a.l.c, a.deletion(fence)
 	c.Tasks.Begin()
-	if c.Server.StartOn(p, call, a.l.Slot(), func(err error) {
+	if c.Server.StartOn(p, call, func(err error) {
 		defer c.Tasks.End()
 		tell(a.deleted(call, err))
 	}) {

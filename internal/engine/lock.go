@@ -81,44 +81,15 @@ type Target struct {
 // if the name or an option is bad, every use of the lock returns ErrInvalid.
 func (c *Client) Mutex(name string, opts ...kind.Option) *Target {
 	l := &Target{lock.Lock{Of: &c.Keyspace, Set: &c.Defaults}, c}
-	if len(opts) > 0 {
-		l.choose(opts)
-	}
-	return l.resolved(name)
+	l.Resolve(name, opts)
+	return l
 }
 
 // With returns the lock with other options.
 func (l *Target) With(opts ...kind.Option) *Target {
 	m := &Target{lock.Lock{Of: l.Of, Set: l.Set}, l.c}
-	m.choose(opts)
-	return m.resolved(l.Name())
-}
-
-// choose applies options to a copy of the lock's settings.
-func (l *Target) choose(opts []kind.Option) {
-	own := l.Set.Copy()
-	for _, o := range opts {
-		o(own)
-	}
-	l.Set = own
-}
-
-// resolved completes the lock of that name, whose options have been chosen.
-func (l *Target) resolved(name string) *Target {
-	if err := l.Resolve(name); err != nil {
-		l.refuse(fmt.Errorf("%w: lock %.64q: %w", lock.ErrInvalid, name, err))
-		l.Set.Called = name
-	} else if l.Set != &l.c.Defaults {
-		l.Set = l.c.Cache.Share(l.Set)
-	}
-	return l
-}
-
-// refuse makes every use of the lock return err, unless that is nil.
-func (l *Target) refuse(err error) {
-	own := l.Set.Copy()
-	own.Err = err
-	l.Set = own
+	m.Resolve(l.Name(), opts)
+	return m
 }
 
 // String names the lock.
@@ -241,7 +212,7 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 //
 // From now on h can itself be replaced in the same way, even before firstLease is called. In that case its first lease has ended.
 func (l *Target) noteUnqueued(h *hold) {
-	if l.Set.Kind.IsShared() {
+	if l.Set.Kind.IsShared {
 		return
 	}
 	key := l.queueKey()

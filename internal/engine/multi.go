@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
-	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
@@ -106,7 +106,13 @@ func (l *multi) ready(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	return l.c.Ready(ctx, l.name, &l.parts[0].Lock, nil)
+	err := l.parts[0].Ready(ctx)
+	if f, is := err.(*exec.Failure); is { // other callers may have it, too
+		own := *f
+		own.Name = l.name
+		return &own
+	}
+	return err
 }
 
 // acquire acquires all parts: at once if possible, otherwise one by one.
@@ -165,7 +171,7 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 		}
 		again = again || outer != nil
 	}
-	if again || l.set.Kind.IsShared() || !l.inOneSlot() {
+	if again || l.set.Kind.IsShared || !l.inOneSlot() {
 		return nil, true, nil
 	}
 	attempts := make([]*attempt, len(l.parts))
@@ -244,11 +250,8 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 
 // inOneSlot reports whether one script can take all the locks.
 func (l *multi) inOneSlot() bool {
-	if !l.c.Server.InCluster() {
-		return true
-	}
-	first := keys.Slot(l.parts[0].Keys.Lock)
-	return !slices.ContainsFunc(l.parts, func(p *Target) bool { return keys.Slot(p.Keys.Lock) != first })
+	first := l.parts[0].Slot()
+	return !slices.ContainsFunc(l.parts, func(p *Target) bool { return p.Slot() != first })
 }
 
 // errStartOver reports that a lock was lost while the caller waited for the others.

@@ -37,7 +37,7 @@ func (l *Target) Waits(ctx context.Context, ahead int, refused error) {
 func (l *Target) NodeRef() codec.Lock {
 	space := l.c.Space
 	return codec.Lock{
-		Keys:  codec.Keys{Lock: l.Keys.Lock, Queue: l.Keys.Queue, Fence: space.Fence(), CaughtUp: space.CaughtUp(), Mark: space.Incarnation()},
+		Keys:  codec.Keys{Lock: l.Keys.Lock, Queue: l.Keys.Queue, Fence: space.Fence, CaughtUp: space.CaughtUp, Mark: space.Incarnation},
 		Flags: l.c.NodeFlags,
 	}
 }
@@ -118,8 +118,8 @@ func (v *NodeAttempt) AskFree(heard func()) bool {
 		return false
 	}
 	v.call = v.newCall(pipe.Vote)
-	v.call.CaughtUp, v.call.Mark, v.call.Quarantine = c.Space.CaughtUp(), c.Space.Incarnation(), c.Config.MinQuarantine()
-	return c.Server.StartOn(v.pipe, v.call, l.Slot(), func(err error) {
+	v.call.CaughtUp, v.call.Mark, v.call.Quarantine = c.Space.CaughtUp, c.Space.Incarnation, c.Config.MinQuarantine()
+	return c.Server.StartOn(v.pipe, v.call, func(err error) {
 		v.err = err
 		heard()
 	})

@@ -53,7 +53,7 @@ func (h *hold) setBounds(b bounds) {
 // mode, which may have a bound.
 func (h *hold) countRenewal(sent clock.Instant) {
 	b := h.bound()
-	if b.maxRenewals < 0 && !h.l.Set.Kind.IsShared() {
+	if b.maxRenewals < 0 && !h.l.Set.Kind.IsShared {
 		return
 	}
 	// mutants: renewals-before-all
@@ -337,7 +337,7 @@ func (h *hold) fencesWanted() int {
 
 // canRenewInBatch reports whether the hold's renewals can go in a batch, provided that they reserve no fences.
 func (h *hold) canRenewInBatch() bool {
-	return h.l.plain() && h.bound().maxHold == 0 && !h.l.c.Config.Strict && !h.l.Set.IsDurable()
+	return h.l.plain() && h.bound().maxHold == 0 && !h.l.c.Config.Strict && !h.l.Set.Durable
 }
 
 // nextRenewalFitsBatch reports whether the next renewal can go in a batch. The caller holds h.mu.

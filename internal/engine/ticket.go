@@ -123,7 +123,7 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	// mutants: detach-stops
 	h.stop()
 	h.queue.releaseLocked(h)
-	t := &Ticket{Prefix: c.Space.Prefix(), Lock: h.l.Name(), Exact: h.l.Set.Key != "", Token: h.attempt.token()}
+	t := &Ticket{Prefix: c.Space.Prefix, Lock: h.l.Name(), Exact: h.l.Set.Key != "", Token: h.attempt.token()}
 	// mutants: ticket-fence
 	t.Fence, t.Tombstone = h.fence(), h.attempt.unanswered
 	return t, nil
@@ -161,8 +161,8 @@ func (c *Client) carried(t *Ticket, opts []kind.Option) (*Target, error) {
 	case t == nil:
 		return nil, fmt.Errorf("%w: the ticket is empty", lock.ErrInvalid)
 	// mutants: ticket-prefix
-	case t.Prefix != c.Space.Prefix():
-		return nil, fmt.Errorf("%w: lock %q: the ticket is for clients with the prefix %q; this one has %q", lock.ErrInvalid, t.Lock, t.Prefix, c.Space.Prefix())
+	case t.Prefix != c.Space.Prefix:
+		return nil, fmt.Errorf("%w: lock %q: the ticket is for clients with the prefix %q; this one has %q", lock.ErrInvalid, t.Lock, t.Prefix, c.Space.Prefix)
 	}
 	if t.Exact {
 		opts = append([]kind.Option{kind.Key(t.Lock)}, opts...)

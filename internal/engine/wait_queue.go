@@ -236,7 +236,7 @@ func (wq *waitQueue) holderHere(l *Target) *lock.Holder {
 // keep makes h the queue's hold and returns its first lease. The caller holds wq.mu.
 func (wq *waitQueue) keep(h *hold) *holdLease {
 	h.queue, h.kept = wq, true
-	if !h.l.Set.Kind.IsShared() {
+	if !h.l.Set.Kind.IsShared {
 		wq.current.replacedBy(h)
 		wq.l.unqueued().replacedBy(h)
 		wq.current = h

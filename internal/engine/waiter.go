@@ -193,7 +193,7 @@ func (wq *waitQueue) head() *waiter {
 // holds wq.mu and h.mu.
 func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.Set.Kind.IsShared() && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.IsClosing() {
+	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.Set.Kind.IsShared && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.IsClosing() {
 		return nil
 	}
 	// mutants: passing-time

@@ -67,7 +67,7 @@ const (
 // Cluster moves meanwhile. If one master of a Cluster is unavailable, Find searches the others before it returns that error.
 func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func([]Found) (more bool, err error)) error {
 	// Any key with the prefix would do.
-	any := in.of.Space.Fence()
+	any := in.of.Space.Fence
 	if err := in.target(Found{p.Text, keys.Set{Lock: any, Queue: any + ":q"}}, codec.HoldsMutex).Ready(ctx); err != nil {
 		return err
 	}
@@ -112,8 +112,8 @@ func (in *Inspector) search(ctx context.Context, p Pattern, on string, seen *See
 	space := in.of.Space
 	q := codec.Scan{
 		Flags: codec.Flags(in.target(Found{keys: keys.Set{Lock: on, Queue: on + ":q"}}, codec.HoldsMutex).Flags()), On: on, Cursor: "0", Count: keysPerScan,
-		Match: literally(space.Prefix()) + "*",
-		Begin: []string{space.Prefix() + "{" + p.Begin, space.Prefix() + "key:" + p.Begin},
+		Match: literally(space.Prefix) + "*",
+		Begin: []string{space.Prefix + "{" + p.Begin, space.Prefix + "key:" + p.Begin},
 	}
 	// The server may not know the status script yet. A first batch of one lock loads it.
 	size := 1
@@ -202,7 +202,7 @@ var errNoMasters = errors.New("the driver does not know the Cluster's masters")
 
 // keyIn returns a key with the client's prefix in that slot.
 func (in *Inspector) keyIn(slot uint16) string {
-	return in.of.Space.Prefix() + "{" + keys.Tag(slot) + "}"
+	return in.of.Space.Prefix + "{" + keys.Tag(slot) + "}"
 }
 
 // Seen remembers locks by hashes of their keys, in bounded memory. Among a million keys, it takes two different ones for the same with a

@@ -190,7 +190,7 @@ func (in *Inspector) complete(ctx context.Context, f Found, r *codec.StatusReply
 	}
 	known := map[string]bool{}
 	for _, hold := range r.Holds {
-		if !l.Set.Kind.IsShared() || !known[hold.Token] {
+		if !l.Set.Kind.IsShared || !known[hold.Token] {
 			known[hold.Token] = true
 			h := l.Sharer(&hold)
 			s.Holders, s.Fence = append(s.Holders, h), max(s.Fence, h.Fence)

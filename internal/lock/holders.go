@@ -30,7 +30,7 @@ type Holder struct {
 
 // Holder returns who holds the lock: one of the holders if there are several, ErrNotHeld if there is none. It changes nothing.
 func (l *Lock) Holder(ctx context.Context) (Holder, error) {
-	if l.Set.Kind.IsShared() {
+	if l.Set.Kind.IsShared {
 		return l.someHolder(ctx)
 	}
 	if err := l.Ready(ctx); err != nil {

@@ -16,7 +16,7 @@ var dataloss = []Mutant{
 	},
 	{
 		Name: "shared-key-reasserted", About: "a shared key is claimed again after the server has lost its data",
-		Edits: []overlay.Edit{part("shared-key-lost", "!h.l.Set.Kind.Reasserted", "h.l.Set.Kind.IsShared()")},
+		Edits: []overlay.Edit{part("shared-key-lost", "!h.l.Set.Kind.Reasserted", "h.l.Set.Kind.IsShared")},
 		Tests: []Test{{"virtual", "TestASharedKeyIsNotTakenAgainAfterALossOfData"}},
 	},
 	{

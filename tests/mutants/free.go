@@ -153,7 +153,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "set-without-waiting-for-replicas", About: "a lock that replicas have to confirm is acquired without that",
-		Edits: []overlay.Edit{part("free-scope", " || l.Set.IsDurable()", "")},
+		Edits: []overlay.Edit{part("free-scope", " || l.Set.Durable", "")},
 		Tests: []Test{{"virtual", "TestOnlyPlainMutexesAreSet"}},
 	},
 	{

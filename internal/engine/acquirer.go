@@ -76,7 +76,7 @@ func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
 	}
 	acq := &acquirer{queue: wq, attempt: a, wakeups: make(wakeups, 1), began: time.Now(), answered: answered}
 	wq.needContention().acquirer = acq
-	wq.ref()
+	wq.refs.Add(1)
 	wq.l.c.Tasks.Run(acq.run)
 }
 

@@ -110,7 +110,7 @@ func (a *attempt) listen(channel string) {
 	// Do not promise a look if the wait is likely to be longer than the claim: the server would send the standby all the same, and the look
 	// would be one request more.
 	// mutants: long-wait
-	if a.l.plain() && c.waited.Load() < int64(a.claim) {
+	if a.l.Set.Kind.Native && c.waited.Load() < int64(a.claim) {
 		a.by, a.owesLook = c.Server.Time(a.l.Slot())/1000+a.claim.Milliseconds(), true
 	}
 	a.member = a.request(codec.Acquire{}).Member()
@@ -238,7 +238,8 @@ func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration,
 	if !believable(fence, now) {
 		return nil, &exec.Failure{Op: "acquire", Name: a.l.Name(), Server: a.l.c.Server.Addr(), Kind: exec.ErrWrongType, Err: errUnbelievable(a.l, fence)}
 	}
-	if h.noteHeard(heard) {
+	h.renewAt(heard) // for firstLease
+	if h.expired(heard) {
 		late := fmt.Errorf("%w; it lasts for %s, and the server answers within %s on average", errLate, term, a.l.c.Server.RTT.Mean().Round(time.Microsecond))
 		return nil, &exec.Failure{Op: "acquire", Name: a.l.Name(), Server: a.l.c.Server.Addr(), Kind: exec.ErrUnavailable, Err: late}
 	}

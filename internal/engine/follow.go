@@ -36,7 +36,7 @@ func (acq *acquirer) follow(h *hold) bool {
 	c := wq.l.c
 	by, up := c.listening(h.l)
 	switch {
-	case !up, acq.sub.Polls(), wq.waiting() == 0, !h.l.plain(), c.Config.Strict, h.l.Set.Durable:
+	case !up, acq.sub.Polls(), wq.waiting.Load() == 0, !h.l.Set.Kind.Native, c.Config.Strict, h.l.Set.Durable:
 		return false
 	case wq.fences(h.l) > 0: // the lock may be passed on within the process, for longer
 		return false

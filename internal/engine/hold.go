@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -55,7 +56,7 @@ type hold struct {
 	mostPasses   int32 // bound on passed
 
 	lease     *holdLease    // the current lease
-	first     holdLease     // not a pointer, since every hold needs one: one allocation instead of two
+	first     holdLease     // its fence is the one in the lock's value; not a pointer, since every hold needs one: one allocation instead of two
 	others    []*holdLease  // all leases besides the current one: other readers', or the same holder's
 	nextFence uint64        // fence of the lease that gets the lock next
 	fenceEnd  uint64        // end of the fences reserved for passing on, exclusive; 0 if none ever were
@@ -101,15 +102,11 @@ func newHold(a *attempt, anchor clock.Instant, age, valid time.Duration, fence u
 	if block > 1 {
 		h.nextFence, h.fenceEnd = fence+1, fence+uint64(block)
 	}
-	h.final = a.l.Set.MaxHold > 0 && a.l.Set.MaxHold <= a.l.Set.TTL
-	h.capHold()
+	if most := a.l.Set.MaxHold; most > 0 {
+		h.final = most <= a.l.Set.TTL
+		h.capHold()
+	}
 	return h
-}
-
-// noteHeard notes, for firstLease, when the grant was heard, and reports whether the hold had expired by then.
-func (h *hold) noteHeard(now clock.Instant) (late bool) {
-	h.renewAt(now)
-	return h.expired(now)
 }
 
 // isPassable is kind.Settings.Passable for the hold, which may have bounds of its own.
@@ -138,7 +135,7 @@ func (h *hold) firstLease() *holdLease {
 		h.renewAt(now.Add(min(confirmAfter, h.remainingAt(now)/16)))
 	case h.canRenew():
 		h.renewAt(h.renewalAfter(h.anchor, min(h.l.Set.TTL, h.valid)))
-		if h.attempt.setAt(h.fence()) != 0 && h.bound().maxRenewals < 0 { // so that others see the fence
+		if atomic.LoadUint32(&h.attempt.lead) != 0 && h.bound().maxRenewals < 0 { // so that others see the fence
 			h.renewAfter = min(h.renewAfter, fenceAfter)
 		}
 	default:
@@ -147,16 +144,15 @@ func (h *hold) firstLease() *holdLease {
 	h.planAt(now)
 	h.mu.Unlock()
 	// mutants: notice-before-grant
-	h.catchUpWithMissed()
+	if until := c.notices.unmatchedUntil.Load(); until != 0 && until > int64(clock.Mono()) && c.notices.unmatched.has(h.grant()) {
+		c.catchUpWithNotices() // a notice about the hold came before it began
+	}
 	// mutants: granted-during-close
 	if c.IsClosing() {
 		h.retire(exec.ErrClosed)
 	}
 	return &h.first
 }
-
-// fence returns the fence in the lock's value, which is the first lease's.
-func (h *hold) fence() uint64 { return h.first.fence }
 
 // nextLease makes the lease that has the lock from now on, with the next reserved fence. The caller holds h.mu.
 func (h *hold) nextLease() *holdLease {
@@ -179,7 +175,7 @@ func (h *hold) hasFence() bool { return h.nextFence < h.fenceEnd }
 // lastFence returns the highest fence that was ever reserved for the hold.
 func (h *hold) lastFence() uint64 {
 	if h.fenceEnd == 0 {
-		return h.fence()
+		return h.first.fence
 	}
 	return h.fenceEnd - 1
 }
@@ -392,7 +388,7 @@ func (h *hold) replacedBy(next *hold) {
 	if h == nil || h == next {
 		return
 	}
-	if h.endAsTaken() && next.fence() < h.fence() {
+	if h.endAsTaken() && next.first.fence < h.first.fence {
 		next.endAsTaken()
 	}
 }

@@ -234,7 +234,7 @@ func waits(c *Client, l *Target) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wq := c.queues.Get(l.Keys.Queue)
-	return wq != nil && wq.waiting() > 0
+	return wq != nil && wq.waiting.Load() > 0
 }
 
 // A lock that is deleted while it is held is granted to the next goroutine of the same process

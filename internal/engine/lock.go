@@ -100,17 +100,21 @@ func (l *Target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireB
 
 // AcquireBy implements Lock.
 func (l *Target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
-	o, ctx := l.c.observe(ctx, l, false)
-	if end.IsZero() { // without acquireUnseen's stack frame, which thousands of waiting goroutines would keep in the CPU's caches
-		lease, err := l.acquire(ctx, end)
-		return o.end(leased(lease, err))
+	if l.c.Config.Observer == nil && end.IsZero() {
+		// Without acquireUnseen's stack frame, which thousands of waiting goroutines would keep in the CPU's caches.
+		lease, err := l.acquire(ctx, end, false)
+		if err != nil {
+			return nil, err
+		}
+		return lease, nil
 	}
+	o, ctx := l.c.observe(ctx, l, false)
 	return o.end(l.acquireUnseen(ctx, end))
 }
 
 // acquireUnseen is AcquireBy without telling observers.
 func (l *Target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
-	return acquireBy(ctx, l.c, l.Name(), end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
+	return acquireBy(ctx, l.c, l.Name(), end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end, false)) }, func(asking context.Context) (Lease, error) {
 		if l.c.Config.Strict { // only a try is told of a quarantine; it may be granted the lock
 			return leased(l.try(asking))
 		}
@@ -143,17 +147,26 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 	return lease, err
 }
 
-// acquire waits for the lock until ctx ends or, unless end is zero, end comes.
-func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error) {
+// acquire waits for the lock until ctx ends or, unless end is zero, end comes. If try is true, it does not wait.
+func (l *Target) acquire(ctx context.Context, end time.Time, try bool) (*holdLease, error) {
 	defer l.c.Enter().End() // Close waits for this acquire
 	if err := l.Ready(ctx); err != nil {
 		return nil, err
 	}
-	if lease, err := l.reenter(ctx); lease != nil || err != nil {
-		return lease, err
+	outer, err := l.outer(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if l.Set.PollInterval > 0 {
-		return l.poll(ctx, end)
+	if outer != nil {
+		if lease, err := l.reenter(outer); lease != nil || err != nil {
+			return lease, err
+		}
+	}
+	switch {
+	case try:
+		return l.try(ctx)
+	case l.Set.PollInterval > 0:
+		return poll(ctx, l.c, l.Set, end, l.try)
 	}
 	return l.queue().acquire(ctx, l, end)
 }
@@ -161,50 +174,36 @@ func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 // TryAcquire implements Lock.
 func (l *Target) TryAcquire(ctx context.Context) (Lease, error) {
 	o, ctx := l.c.observe(ctx, l, true)
-	return o.end(leased(l.tryUnseen(ctx)))
-}
-
-// tryUnseen is TryAcquire without telling observers.
-func (l *Target) tryUnseen(ctx context.Context) (*holdLease, error) {
-	defer l.c.Enter().End()
-	if err := l.Ready(ctx); err != nil {
-		return nil, err
-	}
-	if lease, err := l.reenter(ctx); lease != nil || err != nil {
-		return lease, err
-	}
-	return l.try(ctx)
+	return o.end(leased(l.acquire(ctx, time.Time{}, true)))
 }
 
 // try takes the lock if it is free. It does not enter the local wait queue.
 func (l *Target) try(ctx context.Context) (*holdLease, error) {
-	free, began, err := l.takeFree(ctx)
+	h, began, err := l.takeFree(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if free != nil {
-		l.noteUnqueued(free)
-		return free.firstLease(), nil
+	if h == nil {
+		a := l.newAttempt()
+		got, err := a.askSince(began, ctx, codec.Try, 1)
+		if h = got.hold; h == nil {
+			a.abandon()
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case h != nil:
+			l.c.contended.remove(l.Keys.Lock)
+		case got.Word == codec.Held:
+			return nil, &lock.HeldError{Name: l.Name(), Holder: l.HolderOf(got.Holder)}
+		case got.Word == codec.Quarantined:
+			return nil, l.c.QuarantineError("acquire", l.Name(), got.Refusal.Quarantine)
+		default:
+			return nil, l.Malformed("acquire")
+		}
 	}
-	a := l.newAttempt()
-	got, err := a.askSince(began, ctx, codec.Try, 1)
-	if err != nil {
-		a.abandon()
-		return nil, err
-	}
-	if got.hold != nil {
-		l.c.contended.remove(l.Keys.Lock)
-		l.noteUnqueued(got.hold)
-		return got.hold.firstLease(), nil
-	}
-	a.abandon()
-	switch got.Word {
-	case codec.Held:
-		return nil, &lock.HeldError{Name: l.Name(), Holder: l.HolderOf(got.Holder)}
-	case codec.Quarantined:
-		return nil, l.c.QuarantineError("acquire", l.Name(), got.Refusal.Quarantine)
-	}
-	return nil, l.Malformed("acquire")
+	l.noteUnqueued(h)
+	return h.firstLease(), nil
 }
 
 // noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of the lock, that
@@ -227,11 +226,6 @@ func (l *Target) noteUnqueued(h *hold) {
 		defer wq.mu.Unlock()
 		wq.current.replacedBy(h)
 	}
-}
-
-// poll is acquire for a lock whose waiters poll.
-func (l *Target) poll(ctx context.Context, end time.Time) (*holdLease, error) {
-	return poll(ctx, l.c, l.Set, end, l.try)
 }
 
 // poll calls try at an interval until it succeeds, end comes or ctx ends.

@@ -153,7 +153,7 @@ func (l *multi) try(ctx context.Context) (*JointLease, error) {
 	if lease != nil || err != nil || !busy {
 		return lease, err
 	}
-	lease, err = l.inOrder(ctx, func(p *Target, ctx context.Context) (Lease, error) { return leased(p.tryUnseen(ctx)) })
+	lease, err = l.inOrder(ctx, func(p *Target, ctx context.Context) (Lease, error) { return leased(p.acquire(ctx, time.Time{}, true)) })
 	if errors.Is(err, errStartOver) {
 		err = &lock.LostError{Name: l.name, Reason: lock.LossExpired}
 	}

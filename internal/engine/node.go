@@ -150,7 +150,7 @@ func (v *NodeAttempt) unanswered() error {
 // IsGrant reports whether the call's answer is a grant that needs no further request, so that TakeFree does not block.
 func (v *NodeAttempt) IsGrant() bool {
 	// mutants: vote-clear
-	return v.err == nil && v.call.Done && v.call.Counts && v.call.Queues == 0 && v.l.isAsAsked(v.call)
+	return v.err == nil && v.call.Done && v.call.Counts && v.call.Queues == 0 && v.l.isGrant(context.Background(), v.pipe, v.call)
 }
 
 // TakeFree reads the call's answer. If the result is neither a grant nor an error, a script has to ask, with another attempt.
@@ -211,7 +211,7 @@ func (v *NodeAttempt) has(h *hold, err error) error {
 func (v *NodeAttempt) IsGranted() bool { return v.h != nil }
 
 // Fence returns the fence of a granted lock.
-func (v *NodeAttempt) Fence() uint64 { return v.h.fence() }
+func (v *NodeAttempt) Fence() uint64 { return v.h.first.fence }
 
 // Expired reports whether the grant has expired.
 func (v *NodeAttempt) Expired(now clock.Instant) bool { return v.h.expired(now) }

@@ -118,15 +118,6 @@ func (c *Client) tellHolds(n wire.Notice) (concerned bool) {
 // missedFor is the longest time by which a notice may precede the reply that grants the lock.
 const missedFor = 10 * time.Second
 
-// catchUpWithMissed reads the journal if a notice about the hold came before the hold began.
-func (h *hold) catchUpWithMissed() {
-	n := &h.l.c.notices
-	until := n.unmatchedUntil.Load()
-	if until != 0 && until > int64(clock.Mono()) && n.unmatched.has(h.grant()) {
-		h.l.c.catchUpWithNotices()
-	}
-}
-
 // catchUpWithNotices reads, in the background, what the journal has for the client's holders.
 func (c *Client) catchUpWithNotices() {
 	n := &c.notices

@@ -137,7 +137,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 		return
 	}
 	began := time.Now()
-	h.attempt.freeThen(p, h.fence(), func(freed, unanswered bool) {
+	h.attempt.freeThen(p, h.first.fence, func(freed, unanswered bool) {
 		if freed && c.Config.Observer == nil { // an observer may take its time, or ask the server
 			done(l.gaveBack(released, false, nil))
 			return
@@ -217,7 +217,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := clock.Awake() // the server will say whether the lease was lost in a suspension
-	if h.queue != nil && h.queue.waiting() > 0 {
+	if h.queue != nil && h.queue.waiting.Load() > 0 {
 		now = clock.Now()
 	}
 	// mutants: look-at-release

@@ -256,7 +256,7 @@ func (h *hold) reassertion(a lock.Answer[codec.Reply], err error, ttl time.Durat
 	age := now.Sub(h.notHeldBefore())
 	return &codec.Reassert{
 		Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, NotAfter: notAfter,
-		Fence: h.fence(), Reserved: h.lastFence(), Info: h.l.Set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.Reply.Time(),
+		Fence: h.first.fence, Reserved: h.lastFence(), Info: h.l.Set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.Reply.Time(),
 	}
 }
 
@@ -280,7 +280,7 @@ func (h *hold) endRenewal() {
 // renewal returns the request that renews the hold for ttl and reserves that many fences.
 func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.Reply] {
 	h.attempt.forgetSet()
-	q := codec.Renew{Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.fence(), Fences: fences}
+	q := codec.Renew{Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.first.fence, Fences: fences}
 	if fences > 0 && h.l.Set.Kind.Reserves {
 		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.attempt.channel
 	}
@@ -337,7 +337,7 @@ func (h *hold) fencesWanted() int {
 
 // canRenewInBatch reports whether the hold's renewals can go in a batch, provided that they reserve no fences.
 func (h *hold) canRenewInBatch() bool {
-	return h.l.plain() && h.bound().maxHold == 0 && !h.l.c.Config.Strict && !h.l.Set.Durable
+	return h.l.Set.Kind.Native && h.bound().maxHold == 0 && !h.l.c.Config.Strict && !h.l.Set.Durable
 }
 
 // nextRenewalFitsBatch reports whether the next renewal can go in a batch. The caller holds h.mu.
@@ -418,7 +418,7 @@ func renewBatch(holds []*hold) codec.BatchRenew {
 	b.Flags = l.Flags()
 	for _, h := range holds {
 		h.mu.Lock()
-		b.Add(h.l.Keys.Lock, h.attempt.head, h.fence(), h.l.Set.TTL)
+		b.Add(h.l.Keys.Lock, h.attempt.head, h.first.fence, h.l.Set.TTL)
 		h.mu.Unlock()
 	}
 	return b

@@ -74,7 +74,7 @@ func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, err
 		return nil, err
 	}
 	a, unanswered, err := lock.Ask(ctx, lock.Request{Op: "weigh", Lock: &as.Lock, Durable: true},
-		codec.Weigh(as.Ref(), h.attempt.token(), as.Set.Weight, h.fence(), l.fence))
+		codec.Weigh(as.Ref(), h.attempt.token(), as.Set.Weight, h.first.fence, l.fence))
 	if err != nil {
 		// A writer that becomes a reader has nothing to go back to: its lease has ended.
 		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && !toReader {
@@ -187,7 +187,9 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdL
 	if next.renewals = h.renewals; !h.isClaim() {
 		next.renewals += int32(h.flying) // those under way count, although nobody waits for their replies
 	}
-	if next.noteHeard(clock.Now()) {
+	now := clock.Now()
+	next.renewAt(now) // for firstLease
+	if next.expired(now) {
 		defer h.mu.Unlock()
 		h.lose(&lock.LostError{Name: as.Name(), Reason: lock.LossExpired})
 		return nil, &exec.Failure{Op: "weigh", Name: as.Name(), Server: as.c.Server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
@@ -201,7 +203,9 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdL
 		lease = next.firstLease()
 	} else {
 		lease = h.queue.keep(next)
-		h.queue.admitReaders()
+		if as.Set.Kind.Joinable {
+			h.queue.admitReaders()
+		}
 	}
 	h.mu.Lock()
 	h.queue.releaseLocked(h)

@@ -91,7 +91,7 @@ func TestAnAcquireNeedsASmallStack(t *testing.T) {
 			t.Error(err)
 		}
 	}, func() {
-		for wq.waiting() < each {
+		for wq.waiting.Load() < each {
 			time.Sleep(time.Millisecond)
 		}
 	})

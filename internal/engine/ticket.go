@@ -125,7 +125,7 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	h.queue.releaseLocked(h)
 	t := &Ticket{Prefix: c.Space.Prefix, Lock: h.l.Name(), Exact: h.l.Set.Key != "", Token: h.attempt.token()}
 	// mutants: ticket-fence
-	t.Fence, t.Tombstone = h.fence(), h.attempt.unanswered
+	t.Fence, t.Tombstone = h.first.fence, h.attempt.unanswered
 	return t, nil
 }
 

@@ -16,10 +16,10 @@ import (
 // waitQueue is where goroutines of this process wait for one lock, first come, first served. The server sees only one of them: a caller
 // that finds the queue empty asks for itself, and an acquirer asks for those that have to wait.
 type waitQueue struct {
-	l    *Target // the lock, as the queue's first caller wanted it
-	refs int32   // guarded by l.c.mu
+	l    *Target      // the lock, as the queue's first caller wanted it
+	refs atomic.Int32 // becomes 1 or 0 only under l.c.mu
 
-	count      atomic.Int32 // how many goroutines wait
+	waiting    atomic.Int32 // how many goroutines wait
 	passedLast atomic.Int32 // how often the latest hold to end was passed on
 
 	asking          bool // a caller that found the queue empty is asking the server; guarded by mu, like all that follows
@@ -52,21 +52,14 @@ func (l *Target) queue() *waitQueue {
 		wq = &waitQueue{l: l, contention: &noContention}
 		c.queues.Set(key, wq)
 	}
-	wq.refs++
+	wq.refs.Add(1)
 	return wq
-}
-
-func (wq *waitQueue) ref() {
-	wq.l.c.mu.Lock()
-	defer wq.l.c.mu.Unlock()
-	wq.refs++
 }
 
 func (wq *waitQueue) unref() {
 	wq.l.c.mu.Lock()
 	defer wq.l.c.mu.Unlock()
-	wq.refs--
-	if wq.refs == 0 {
+	if wq.refs.Add(-1) == 0 {
 		wq.l.c.queues.Delete(wq.l.queueKey())
 	}
 }
@@ -94,19 +87,17 @@ func (wq *waitQueue) needContention() *contention {
 	return wq.contention
 }
 
-func (wq *waitQueue) waiting() int { return int(wq.count.Load()) }
-
 // acquire waits until it has the lock, ctx ends or, unless end is zero, end comes. It uses up one reference to the queue.
 func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*holdLease, error) {
 	defer wq.unref()
 	wq.mu.Lock()
-	if wq.waiting() == 0 {
+	if wq.readers != nil && wq.waiting.Load() == 0 {
 		if lease := wq.joinReaders(l); lease != nil {
 			wq.mu.Unlock()
 			return lease, nil
 		}
 	}
-	if wq.asking || wq.contention.acquirer != nil || wq.current != nil || wq.waiting() > 0 {
+	if wq.asking || wq.contention.acquirer != nil || wq.current != nil || wq.waiting.Load() > 0 {
 		w, holder := wq.enter(ctx, l)
 		wq.mu.Unlock()
 		wq.l.c.observing(ctx).wait(0, holder)
@@ -138,49 +129,47 @@ func (wq *waitQueue) enter(ctx context.Context, l *Target) (*waiter, *lock.Holde
 // askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the front of the queue and returns it.
 func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *waiter, error) {
 	c := wq.l.c
-	free, began, err := l.takeFree(ctx)
-	if free != nil || err != nil {
-		return wq.endAsking(free, err), nil, err
+	h, began, err := l.takeFree(ctx)
+	if h == nil && err == nil {
+		a := l.newAttempt()
+		mode := codec.Try
+		by, up := c.listening(l)
+		if up {
+			a.listen(by.Channel())
+			a.onFailure = wq.noteFailure
+			mode = codec.Wait
+		}
+		var got grantOrReply
+		got, err = a.askSince(began, ctx, mode, 1+wq.fences(l))
+		switch {
+		case err != nil:
+			a.abandon()
+		case got.hold != nil:
+			c.contended.remove(l.Keys.Lock)
+			h = got.hold
+		default:
+			w := wq.waitFirst(ctx, a, by, got)
+			if o := c.observing(ctx); o != nil {
+				o.wait(got.Place.Rank-1, got.holder(l))
+			}
+			return nil, w, nil
+		}
 	}
-	a := l.newAttempt()
-	mode := codec.Try
-	by, up := c.listening(l)
-	if up {
-		a.listen(by.Channel())
-		a.onFailure = wq.noteFailure
-		mode = codec.Wait
-	}
-	got, err := a.askSince(began, ctx, mode, 1+wq.fences(l))
-	if err != nil {
-		a.abandon()
-	} else if got.hold != nil {
-		c.contended.remove(l.Keys.Lock)
-	}
-	if err != nil || got.hold != nil {
-		return wq.endAsking(got.hold, err), nil, err
-	}
-	w := wq.waitFirst(ctx, a, by, got)
-	if o := wq.l.c.observing(ctx); o != nil {
-		o.wait(got.Place.Rank-1, got.holder(l))
-	}
-	return nil, w, nil
-}
-
-// endAsking ends an acquire that askFirst began and that was granted h or failed with err. It returns the first lease of h.
-func (wq *waitQueue) endAsking(h *hold, err error) *holdLease {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	wq.asking = false
 	wq.noteOutcome(err)
-	if wq.waiting() > 0 {
+	if wq.waiting.Load() > 0 {
 		wq.startAcquirer(nil, err == nil)
 	}
 	if err != nil {
-		return nil
+		return nil, nil, err
 	}
 	lease := wq.keep(h)
-	wq.admitReaders()
-	return lease
+	if l.Set.Kind.Joinable {
+		wq.admitReaders()
+	}
+	return lease, nil, nil
 }
 
 // waitFirst puts a waiter at the front of the queue, for an acquire that askFirst began and that has to wait, as got says.
@@ -209,7 +198,7 @@ func (wq *waitQueue) fences(l *Target) int {
 	if !l.Set.Passable() {
 		return 0
 	}
-	return max(min(wq.waiting(), wq.l.c.Config.LocalHandovers), 0)
+	return max(min(int(wq.waiting.Load()), wq.l.c.Config.LocalHandovers), 0)
 }
 
 // aloneFactor is how many times as often a lock may be passed on while no other process waits for it.
@@ -229,7 +218,7 @@ func (wq *waitQueue) holderHere(l *Target) *lock.Holder {
 	h := wq.current
 	return &lock.Holder{
 		Name: l.Name(), Form: l.Set.Kind.Form, Owner: h.l.Set.Owner, Host: l.c.Host, PID: os.Getpid(),
-		Grant: h.grant().id, Fence: h.fence(), Since: time.UnixMicro(h.at), TTL: h.remaining(),
+		Grant: h.grant().id, Fence: h.first.fence, Since: time.UnixMicro(h.at), TTL: h.remaining(),
 	}
 }
 
@@ -245,15 +234,15 @@ func (wq *waitQueue) keep(h *hold) *holdLease {
 	if h.l.Set.Kind.Joinable {
 		wq.readers = h
 	}
-	wq.ref()
+	wq.refs.Add(1)
 	return h.firstLease()
 }
 
 // joinReaders returns a lease that shares the hold of other readers of this process, for a caller that nobody waits ahead of. It returns
-// nil if there is no such hold, or if it is not recent. The caller holds wq.mu.
+// nil if that hold is not recent. The caller holds wq.mu.
 func (wq *waitQueue) joinReaders(l *Target) *holdLease {
 	h := wq.readers
-	if h == nil || !l.interchangeable(h.l) {
+	if !l.interchangeable(h.l) {
 		return nil
 	}
 	h.mu.Lock()
@@ -263,7 +252,7 @@ func (wq *waitQueue) joinReaders(l *Target) *holdLease {
 		h.lease.over || wq.l.c.Config.LocalHandovers < 0 || !h.l.Set.Unbounded() || wq.l.c.IsClosing() {
 		return nil
 	}
-	return h.join(h.fence())
+	return h.join(h.first.fence)
 }
 
 // admitReaders gives the readers at the front of the queue leases of the readers' latest hold. The caller holds wq.mu.

@@ -166,14 +166,14 @@ func (w *waiter) recycle() {
 func (wq *waitQueue) insert(w, behind *waiter) {
 	w.ahead, w.after = behind, behind.after
 	behind.after.ahead, behind.after = w, w
-	wq.count.Add(1)
+	wq.waiting.Add(1)
 }
 
 // remove takes w out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) remove(w *waiter) {
 	w.ahead.after, w.after.ahead = w.after, w.ahead
 	w.ahead, w.after = nil, nil
-	wq.count.Add(-1)
+	wq.waiting.Add(-1)
 	// The acquirer need not notice a new head that wants the same lease.
 	if head, acq := wq.head(), wq.contention.acquirer; acq != nil && (head == nil || !head.l.interchangeable(w.l)) {
 		acq.wakeups.wake()
@@ -231,7 +231,9 @@ func (wq *waitQueue) deliver(h *hold) bool {
 		came = lock.HandoverServer
 	}
 	w.results <- result{lease: wq.keep(h), came: came}
-	wq.admitReaders()
+	if h.l.Set.Kind.Joinable {
+		wq.admitReaders()
+	}
 	return true
 }
 
@@ -259,7 +261,7 @@ func (wq *waitQueue) failHead(l *Target, err error) {
 // withdraw takes a waiter that has not been served out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) withdraw(w *waiter) {
 	wq.remove(w)
-	if acq := wq.contention.acquirer; acq != nil && acq.leaving == nil && wq.waiting() == 0 {
+	if acq := wq.contention.acquirer; acq != nil && acq.leaving == nil && wq.waiting.Load() == 0 {
 		acq.leaving = wq.l.c.Departing.Add(w.l.Keys.Queue)
 	}
 }

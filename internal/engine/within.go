@@ -109,13 +109,8 @@ func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 	return fmt.Errorf("%w: lock %q: %d of %d are wanted within leases that have %d of them", lock.ErrDeadlock, l.Name(), l.Set.Weight, room, taken)
 }
 
-// reenter makes another lease within the lease of l that ctx carries. It returns nil if ctx carries none that is held, and ErrDeadlock if
-// an acquire of l would wait for a lease that ctx carries.
-func (l *Target) reenter(ctx context.Context) (*holdLease, error) {
-	outer, err := l.outer(ctx)
-	if outer == nil {
-		return nil, err
-	}
+// reenter makes another lease within a lease of l. It returns nil if that lease has ended.
+func (l *Target) reenter(outer *holdLease) (*holdLease, error) {
 	h := outer.g
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -41,7 +41,7 @@ var breaks = []Mutant{
 	},
 	{
 		Name: "early-notice-dropped", About: "a notice that comes before the answer that grants the lock is forgotten",
-		Edits: []overlay.Edit{line("notice-before-grant", "")},
+		Edits: []overlay.Edit{line("notice-before-grant", "if false {")},
 		Tests: []Test{{"virtual", "TestANoticeBeforeTheGrantIsNotLost"}},
 	},
 	{

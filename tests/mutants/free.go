@@ -128,7 +128,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "set-lasts-for-its-ttl", About: "the deadline of a lock that was set counts on the TTL, and not on what the server says that is left",
-		Edits: []overlay.Edit{part("set-deadline", "call.Left()", "a.l.Set.Term()")},
+		Edits: []overlay.Edit{part("set-deadline", "call.Left,", "a.l.Set.Term(),")},
 		Tests: []Test{{"virtual", "TestAMisjudgedServerClock"}},
 	},
 	{
@@ -158,7 +158,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "any-lock-set", About: "locks of other kinds are acquired by the commands for a mutex",
-		Edits: []overlay.Edit{part("free-scope", "!l.plain() || ", "")},
+		Edits: []overlay.Edit{part("free-scope", "!l.Set.Kind.Native || ", "")},
 		Tests: []Test{{"virtual", "TestOnlyPlainMutexesAreSet"}},
 	},
 	{

@@ -91,7 +91,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "vote-waits", About: "whoever reads the answers waits for the release of a vote that is no grant",
-		Edits: []overlay.Edit{part("vote-clear", " && v.l.isAsAsked(v.call)", "")},
+		Edits: []overlay.Edit{part("vote-clear", " && v.l.isGrant(context.Background(), v.pipe, v.call)", "")},
 		Tests: []Test{{"quorum", "TestVotesWhoseFencesDoNotFit"}},
 	},
 	{

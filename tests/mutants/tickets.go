@@ -110,7 +110,7 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "ticket-of-latest-fence", About: "a ticket has the fence of the latest lease, not that of the lock's value",
-		Edits: []overlay.Edit{part("ticket-fence", "h.fence(), ", "l.fence, ")},
+		Edits: []overlay.Edit{part("ticket-fence", "h.first.fence, ", "l.fence, ")},
 		Tests: []Test{{"virtual", "TestALeaseThatWasPassedOnIsDetached"}},
 	},
 	{

@@ -145,7 +145,7 @@ func (acq *acquirer) next() *Target {
 	if head == nil {
 		acq.queue.contention.acquirer = nil
 		if acq.attempt != nil {
-			acq.attempt.abandon()
+			acq.attempt.Abandon()
 		}
 	}
 	if acq.leaving != nil { // the attempt was abandoned above, or another waiter keeps its place
@@ -301,7 +301,7 @@ func (acq *acquirer) failed(err error) *hold {
 		// mutants: failed-listens
 		return acq.sleepFor(acq.attempt, codec.Place{}, schedule.Jitter(500*time.Millisecond, 50))
 	}
-	acq.attempt.abandon()
+	acq.attempt.Abandon()
 	acq.attempt = nil
 	if own {
 		acq.queue.failHead(l, err)

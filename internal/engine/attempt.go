@@ -93,7 +93,8 @@ func (l *Target) newAttempt() *attempt {
 	return &attempt{l: l, head: l.c.mint.head(l.Keys.Lock, 0), particulars: &nothingParticular}
 }
 
-func (a *attempt) token() string { return a.head.Token() }
+// Token returns the attempt's token.
+func (a *attempt) Token() string { return a.head.Token() }
 
 // MinClaim is the least time that a waiter has to renew a lock that it was handed. It is long enough for a slow notification, and short
 // enough for the other waiters if the waiter's process hangs. Only tests on real servers change it: such a server may stand still for
@@ -117,7 +118,7 @@ func (a *attempt) listen(channel string) {
 	a.inbox = make(chan wire.Message, 4)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.attempts.Set(a.token(), a)
+	c.attempts.Set(a.Token(), a)
 }
 
 // forget ends notifications to this attempt. Unless the lock was detached, the client gives back a grant to the token that arrives later.
@@ -128,7 +129,7 @@ func (a *attempt) forget() {
 	c := a.l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.attempts.Delete(a.token())
+	c.attempts.Delete(a.Token())
 }
 
 // notify passes on a notification for this attempt's token.
@@ -141,7 +142,7 @@ func (a *attempt) notify(m wire.Message) {
 
 // request completes a request for the lock with the fields that are the same in all of the attempt's requests.
 func (a *attempt) request(q codec.Acquire) *codec.Acquire {
-	q.Token, q.TTL, q.Info = a.token(), a.l.Set.Term(), a.l.Set.Info
+	q.Token, q.TTL, q.Info = a.Token(), a.l.Set.Term(), a.l.Set.Info
 	q.Claim, q.By, q.Channel, q.Score = a.claim, a.by, a.channel, a.score
 	if a.l.Set.Kind.IsShared {
 		q.Share = a.l.Set.Kind.Share(a.l.Set)
@@ -284,7 +285,7 @@ func (a *attempt) holdFromMessage(n *wire.Grant) (*hold, bool) {
 		return nil, false
 	}
 	h := newHold(a, a.anchor.Sent, -sinceAnchor, valid, n.Fence, 1)
-	h.state, h.at = claimed, n.Now
+	h.claim, h.at = true, n.Now
 	h.renewAt(now)
 	return h, true
 }
@@ -293,8 +294,8 @@ func (a *attempt) holdFromMessage(n *wire.Grant) (*hold, bool) {
 // https://redis.io/docs/latest/develop/use/patterns/distributed-locks/
 func drift(d time.Duration) time.Duration { return d/100 + 2*time.Millisecond }
 
-// abandon takes back, in the background, what the server has or may get under this attempt's token.
-func (a *attempt) abandon() {
+// Abandon takes back, in the background, what the server has or may get under this attempt's token.
+func (a *attempt) Abandon() {
 	a.abandonPredecessor()
 	if !a.owed {
 		a.forget()
@@ -306,7 +307,7 @@ func (a *attempt) abandon() {
 		departed = c.Departing.Add(a.l.Keys.Queue)
 	}
 	end := c.takingBackUntil(a.l)
-	c.reclaimersOf(a.l).run(func(hopeless bool) bool {
+	c.serverOf(a.l).reclaimers.run(func(hopeless bool) bool {
 		answered := false
 		if !hopeless {
 			// mutants: release-behind
@@ -314,7 +315,7 @@ func (a *attempt) abandon() {
 				a.releaseBehind()
 			}
 			// mutants: take-back
-			answered = c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, end)
+			answered = c.takeBack(a.l, a.Token(), a.member, a.unanswered, a.ending, end)
 			// mutants: ghost-abandoned
 			if a.ghost != 0 {
 				c.Tasks.Run(func() { a.releaseGhost(firstGhostPause) })
@@ -359,17 +360,10 @@ func (r *reclaimers) run(f func(hopeless bool) (answered bool)) {
 	})
 }
 
-func (c *Client) reclaimersOf(l *Target) *reclaimers {
-	if at, known := c.serverOf(l); known {
-		return &at.reclaimers
-	}
-	return &c.reclaimers
-}
-
 // abandonPredecessor abandons the attempt whose place this one has taken.
 func (a *attempt) abandonPredecessor() {
 	if a.predecessor != nil {
-		a.predecessor.abandon()
+		a.predecessor.Abandon()
 		a.predecessor = nil
 	}
 }

@@ -36,8 +36,6 @@ type Client struct {
 	calls      sync.Pool      // calls on pipes; each client has its own pool, since calls must not leave a test's virtual time
 	contended  recent[string] // keys of locks that others held or were waiting for when last seen
 	waiters    sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
-	renewers   exec.Limiter   // for renewals in a Cluster while it is unknown which server has the lock
-	reclaimers reclaimers     // likewise
 	cleanups   exec.Limiter   // for releases of lost leases
 	detached   detachments
 	notices    notices
@@ -67,8 +65,7 @@ func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 	client.strays = make(chan struct{}, maxStrays)
 	client.notifier = newNotifier(client)
 	client.servers.one.init(client)
-	client.renewers = exec.Limiter{Tasks: &client.Tasks, Most: maxRenewing}
-	client.reclaimers.init(client)
+	client.servers.unknown.init(client)
 	client.cleanups = exec.Limiter{Tasks: &client.Tasks, Most: maxCleanups}
 	return client, nil
 }

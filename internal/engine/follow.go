@@ -158,7 +158,7 @@ func (f *follower) request() *codec.Acquire {
 	}
 	f.notAfter = notAfter
 	// mutants: follower-promises
-	return &codec.Acquire{Token: a.token(), Info: a.l.Set.Info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
+	return &codec.Acquire{Token: a.Token(), Info: a.l.Set.Info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
 }
 
 // settle notes the outcome of the release that carried f, which was not sent before began.

@@ -124,7 +124,7 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 	err := ctx.Err()
 	if err == nil {
 		var reply codec.ReleaseReply
-		if reply, _, err = c.releaseSince(began, ctx, l, codec.Release{Token: a.token()}, a.ending); err == nil {
+		if reply, _, err = c.releaseSince(began, ctx, l, codec.Release{Token: a.Token()}, a.ending); err == nil {
 			// mutants: ghost-left
 			if a.ghost != 0 && reply.Word != codec.Released {
 				c.Tasks.Run(func() { a.releaseGhost(firstGhostPause) })
@@ -133,7 +133,7 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 		}
 	}
 	// mutants: end-given-up
-	a.abandon()
+	a.Abandon()
 	if err == ctx.Err() {
 		return c.Server.Unheard(ctx, "acquire", l.Name(), began)
 	}
@@ -160,14 +160,14 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 		return
 	}
 	// mutants: ghosts-bounded
-	c.reclaimersOf(l).run(func(hopeless bool) bool {
+	c.serverOf(l).reclaimers.run(func(hopeless bool) bool {
 		if hopeless {
 			return false
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), rest+c.Config.CommandTimeout)
 		defer cancel()
 		settled := a.set.IsSettled() // before this release is sent: an earlier one may have overtaken the SET
-		reply, _, err := c.release(ctx, l, a.token(), "", 0, a.ending)
+		reply, _, err := c.release(ctx, l, a.Token(), "", 0, a.ending)
 		// mutants: ghost-released
 		if err != nil || !settled && reply.Word != codec.Released {
 			c.Tasks.Run(func() { a.releaseGhost(min(2*pause, 5*time.Second)) })
@@ -182,7 +182,7 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 func (a *attempt) releaseBehind() {
 	c, l := a.l.c, a.l
 	if p := c.Server.Pipe(l.Keys.Lock); p != nil {
-		release := codec.Release{Lock: l.Ref(), Token: a.token()}
+		release := codec.Release{Lock: l.Ref(), Token: a.Token()}
 		c.Server.StartOn(p, &pipe.Call{Words: pipe.BySource(release.Call())}, func(error) {})
 	}
 }
@@ -212,7 +212,7 @@ func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.Relea
 			return released, false, nil
 		}
 	}
-	q := codec.Release{Token: a.token(), Member: a.member, Tombstone: tombstone}
+	q := codec.Release{Token: a.Token(), Member: a.member, Tombstone: tombstone}
 	f := h.queue.takeFollower(h)
 	if f != nil {
 		q.Next = f.request()

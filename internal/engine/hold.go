@@ -43,12 +43,12 @@ type hold struct {
 	renewalQueued bool          // one of them has not been sent yet
 
 	state    state
-	before   state // the state that the hold had before it was changing
-	unqueued bool  // the hold is in Client.unqueued
-	counted  bool  // the hold is in Client.holds, which Close waits for
-	final    bool  // the server keeps the lock for as long as MaxHold allows
-	extended bool  // Extend asked for more than the lock's TTL
-	kept     bool  // the hold has a reference to its wait queue; guarded by queue.mu
+	claim    bool // handed over for a short time, until the first renewal
+	unqueued bool // the hold is in Client.unqueued
+	counted  bool // the hold is in Client.holds, which Close waits for
+	final    bool // the server keeps the lock for as long as MaxHold allows
+	extended bool // Extend asked for more than the lock's TTL
+	kept     bool // the hold has a reference to its wait queue; guarded by queue.mu
 
 	renewals     int32 // how many renewals countRenewal has counted
 	reassertions int32 // how often the lock was claimed again after the server lost data
@@ -73,29 +73,20 @@ type hold struct {
 type state uint8
 
 const (
-	claimed  state = iota // handed over for a short time; its first renewal makes it held
-	held                  // renewed until it is released
+	held     state = iota // renewed until it is released; only now can it be passed on or joined
 	changing              // becoming a reader's or a writer's, or being detached: not renewed, passed on or joined
 	retired               // its leases have ended but are not all released: no longer renewed
 	over                  // released or lost: at most its release has still to be sent
 )
 
-// isSteady reports whether leases may be passed on, joined and renewed.
-func (s state) isSteady() bool { return s <= held }
-
 // takesRenewals reports whether a renewal's reply still counts.
 func (s state) takesRenewals() bool { return s != changing && s != over }
-
-// isClaim reports whether no renewal has confirmed the hold yet. The caller holds h.mu.
-func (h *hold) isClaim() bool {
-	return h.state == claimed || h.state == changing && h.before == claimed
-}
 
 // newHold returns a hold that lasts for valid from anchor on, and has block fences, of which fence is the first. age is how long before
 // anchor the lock was granted; it is negative if the grant came later.
 func newHold(a *attempt, anchor clock.Instant, age, valid time.Duration, fence uint64, block int64) *hold {
 	a.l.c.Server.HasWritten()
-	h := &hold{attempt: *a, state: held, anchor: anchor, age: age, valid: valid}
+	h := &hold{attempt: *a, anchor: anchor, age: age, valid: valid}
 	h.first = holdLease{g: h, fence: fence}
 	h.lease = &h.first
 	h.mostPasses = int32(min(a.l.c.Config.LocalHandovers, math.MaxInt32/aloneFactor))
@@ -127,11 +118,11 @@ func (h *hold) firstLease() *holdLease {
 	h.counted = true
 	now := h.anchor.Add(h.renewAfter)
 	switch {
-	case h.state == claimed && h.fencesWanted() > 0:
+	case h.claim && h.fencesWanted() > 0:
 		// Begin to reserve fences before the lease can be released: its release waits for a renewal under way, and then passes the lock on.
 		// mutants: fences-first
 		h.startRenewal(now)
-	case h.state == claimed:
+	case h.claim:
 		h.renewAt(now.Add(min(confirmAfter, h.remainingAt(now)/16)))
 	case h.canRenew():
 		h.renewAt(h.renewalAfter(h.anchor, min(h.l.Set.TTL, h.valid)))
@@ -216,7 +207,7 @@ func (h *hold) retireIfIdle() {
 		return
 	}
 	if h.state != changing {
-		h.state = retired
+		h.state, h.claim = retired, false
 	}
 	h.renewAfter = 0
 	h.plan()
@@ -311,24 +302,24 @@ var errPutOff = fmt.Errorf("%w: earlier renewals are unanswered", driver.ErrNotS
 // late returns how long ago a renewal was due, if this process failed to send it. It returns 0 if the renewal was sent, or if earlier
 // renewals to the server are unanswered. The caller holds h.mu.
 func (h *hold) late(now clock.Instant) time.Duration {
-	held := now.Sub(h.anchor)
+	past := now.Sub(h.anchor)
 	if h.missed() {
-		return held - h.renewAfter
+		return past - h.renewAfter
 	}
-	unsent := h.state.isSteady() && (h.flying == 1 && h.renewalQueued || h.flying == 0 && h.failure != nil)
+	unsent := h.state == held && (h.flying == 1 && h.renewalQueued || h.flying == 0 && h.failure != nil)
 	due := min(h.l.Set.TTL, h.valid) / 3 // roughly
-	if h.isClaim() {
+	if h.claim {
 		due = confirmAfter
 	}
 	if !unsent || h.l.c.renewalsHang(h.l, h.anchor.Add(due)) {
 		return 0
 	}
-	return held - due
+	return past - due
 }
 
 // missed reports whether a renewal was due for at least the last quarter of an expired hold, and Due was not called. The caller holds h.mu.
 func (h *hold) missed() bool {
-	return h.state.isSteady() && h.renewAfter > 0 && h.canRenew() && h.valid-h.renewAfter >= h.valid/4
+	return h.state == held && h.renewAfter > 0 && h.canRenew() && h.valid-h.renewAfter >= h.valid/4
 }
 
 // missing returns the error of a hold that the server no longer knows, as that word of a reply says. If the deadline has passed by now, the
@@ -357,7 +348,7 @@ func (h *hold) lose(err *lock.LostError) {
 		// mutants: follower-of-lost
 		h.queue.dismissFollower(h)
 		c.cleanups.Run(func() {
-			c.takeBack(h.l, h.attempt.token(), h.attempt.member, h.attempt.unanswered, hasDied, end)
+			c.takeBack(h.l, h.attempt.Token(), h.attempt.member, h.attempt.unanswered, hasDied, end)
 			h.attempt.forget()
 			h.uncount()
 		})

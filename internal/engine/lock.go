@@ -187,7 +187,7 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 		a := l.newAttempt()
 		got, err := a.askSince(began, ctx, codec.Try, 1)
 		if h = got.hold; h == nil {
-			a.abandon()
+			a.Abandon()
 		}
 		switch {
 		case err != nil:

@@ -181,7 +181,7 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 	grants, busy, err := l.askAtOnce(ctx, attempts)
 	if grants == nil {
 		for _, a := range attempts {
-			a.abandon()
+			a.Abandon()
 		}
 		return nil, busy, err
 	}
@@ -214,7 +214,7 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 		rq.More = append(rq.More, &l.parts[i].Lock)
 		lock := l.parts[i].Ref()
 		q.Mark = lock.Keys.Mark
-		q.Locks = append(q.Locks, codec.TokenOf{Keys: lock.Keys, Token: a.token()})
+		q.Locks = append(q.Locks, codec.TokenOf{Keys: lock.Keys, Token: a.Token()})
 	}
 	for range 3 {
 		q.NotAfter = l.parts[0].NotAfter()

@@ -99,9 +99,6 @@ func (l *Target) Attempt(round string) *NodeAttempt {
 	return &NodeAttempt{attempt: &attempt{l: l, head: head, particulars: &nothingParticular}}
 }
 
-// Token returns the attempt's token.
-func (v *NodeAttempt) Token() string { return v.token() }
-
 // Request returns the request for the lock. No copy of it is carried out after notAfter, server time in µs.
 func (v *NodeAttempt) Request(notAfter int64) codec.NodeAcquire {
 	return codec.NodeAcquire{Lock: v.l.NodeRef(), Token: v.Token(), TTL: v.l.Set.Term(), NotAfter: notAfter, Info: v.l.Set.Info}
@@ -233,6 +230,3 @@ func (v *NodeAttempt) WhenSettled(f func()) {
 		}
 	}
 }
-
-// Abandon gives back, in the background, what the node has or may get under the token.
-func (v *NodeAttempt) Abandon() { v.abandon() }

@@ -48,7 +48,7 @@ type notices struct {
 type grant struct{ key, id string }
 
 // grant returns the grant by which notices and the journal name the hold.
-func (h *hold) grant() grant { return grant{h.l.Keys.Lock, wire.GrantOf(h.attempt.token())} }
+func (h *hold) grant() grant { return grant{h.l.Keys.Lock, wire.GrantOf(h.attempt.Token())} }
 
 // heed makes the client listen to notices for as long as it has leases. It may be called under any mutex.
 func (c *Client) heed() {

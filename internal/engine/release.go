@@ -147,7 +147,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 				done(l.gaveBack(released, false, nil))
 				return
 			}
-			reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, codec.Release{Token: h.attempt.token(), Member: h.attempt.member}, h.attempt.ending)
+			reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, codec.Release{Token: h.attempt.Token(), Member: h.attempt.member}, h.attempt.ending)
 			done(l.gaveBack(reply, unanswered || again, err))
 		})
 	})
@@ -166,7 +166,7 @@ func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err erro
 func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err error) (outcome error) {
 	h := l.g
 	if err != nil {
-		h.attempt.abandon()
+		h.attempt.Abandon()
 	} else {
 		h.attempt.forget()
 	}

@@ -66,7 +66,7 @@ func (h *hold) countRenewal(sent clock.Instant) {
 func (h *hold) canRenew() bool {
 	b := h.bound()
 	switch {
-	case h.isClaim():
+	case h.claim:
 		return true
 	case !b.renew, b.maxRenewals >= 0 && int(h.renewals) >= b.maxRenewals:
 		return false
@@ -156,7 +156,7 @@ func (h *hold) renew() {
 	case over:
 		return
 	case changing:
-		if err == nil && !h.isClaim() {
+		if err == nil && !h.claim {
 			h.countRenewal(a.Sent)
 		}
 		return
@@ -187,8 +187,8 @@ func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) 
 		}
 		h.observeRenewal(now, 0, failure)
 	} else {
-		if h.state == claimed {
-			h.state = held
+		if h.claim {
+			h.claim = false
 		} else {
 			h.countRenewal(sent)
 			h.observeRenewal(now, slack, nil)
@@ -255,7 +255,7 @@ func (h *hold) reassertion(a lock.Answer[codec.Reply], err error, ttl time.Durat
 	h.reassertions++
 	age := now.Sub(h.notHeldBefore())
 	return &codec.Reassert{
-		Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, NotAfter: notAfter,
+		Lock: h.l.Ref(), Token: h.attempt.Token(), TTL: ttl, NotAfter: notAfter,
 		Fence: h.first.fence, Reserved: h.lastFence(), Info: h.l.Set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.Reply.Time(),
 	}
 }
@@ -280,7 +280,7 @@ func (h *hold) endRenewal() {
 // renewal returns the request that renews the hold for ttl and reserves that many fences.
 func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.Reply] {
 	h.attempt.forgetSet()
-	q := codec.Renew{Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.first.fence, Fences: fences}
+	q := codec.Renew{Lock: h.l.Ref(), Token: h.attempt.Token(), TTL: ttl, Fence: h.first.fence, Fences: fences}
 	if fences > 0 && h.l.Set.Kind.Reserves {
 		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.attempt.channel
 	}
@@ -340,11 +340,6 @@ func (h *hold) canRenewInBatch() bool {
 	return h.l.Set.Kind.Native && h.bound().maxHold == 0 && !h.l.c.Config.Strict && !h.l.Set.Durable
 }
 
-// nextRenewalFitsBatch reports whether the next renewal can go in a batch. The caller holds h.mu.
-func (h *hold) nextRenewalFitsBatch() bool {
-	return h.canRenewInBatch() && h.fencesWanted() == 0
-}
-
 // startRenewal sends a renewal unless too many are under way. If it is not answered in time, another one is sent: several fit in before the
 // deadline. The caller holds h.mu.
 func (h *hold) startRenewal(now clock.Instant) {
@@ -358,27 +353,18 @@ func (h *hold) startRenewal(now clock.Instant) {
 
 // renewTogether sends a renewal of the hold, in a batch if possible. The caller holds h.mu.
 func (h *hold) renewTogether() {
-	at, known := h.l.c.serverOf(h.l)
-	if known && h.nextRenewalFitsBatch() {
+	at := h.l.c.serverOf(h.l)
+	if at != &h.l.c.servers.unknown && h.canRenewInBatch() && h.fencesWanted() == 0 {
 		at.renewals.add(h)
 		return
 	}
-	h.l.c.renewersFor(h.l).Run(h.renew)
-}
-
-// renewersFor returns the limiter of the renewals to l's server that do not go in a batch. Each server has its own, so that one that hangs
-// does not delay renewals to others.
-func (c *Client) renewersFor(l *Target) *exec.Limiter {
-	if at, known := c.serverOf(l); known {
-		return &at.renewers
-	}
-	return &c.renewers
+	at.renewers.Run(h.renew)
 }
 
 // renewalsHang reports whether renewals to l's server are under way and none has been answered since that time.
 func (c *Client) renewalsHang(l *Target, since clock.Instant) bool {
-	at, known := c.serverOf(l)
-	return known && at.renewals.hang(clock.Time(since.Mono)) || c.renewersFor(l).Waiting() > 0
+	at := c.serverOf(l)
+	return at.renewals.hang(clock.Time(since.Mono)) || at.renewers.Waiting() > 0
 }
 
 // sendRenewals sends the holds' renewals in a batch, except those that are no longer wanted, and reports whether the server answered.
@@ -438,7 +424,7 @@ func (c *Client) applyRenewals(holds []*hold, b *codec.BatchRenew, r exec.Answer
 		h.mu.Lock()
 		if !reply.Done(i) && answered {
 			h.renewalQueued = true
-			c.renewersFor(h.l).Run(h.renew)
+			c.serverOf(h.l).renewers.Run(h.renew)
 			h.mu.Unlock()
 			continue
 		}

@@ -74,7 +74,7 @@ func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, err
 		return nil, err
 	}
 	a, unanswered, err := lock.Ask(ctx, lock.Request{Op: "weigh", Lock: &as.Lock, Durable: true},
-		codec.Weigh(as.Ref(), h.attempt.token(), as.Set.Weight, h.first.fence, l.fence))
+		codec.Weigh(as.Ref(), h.attempt.Token(), as.Set.Weight, h.first.fence, l.fence))
 	if err != nil {
 		// A writer that becomes a reader has nothing to go back to: its lease has ended.
 		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && !toReader {
@@ -117,7 +117,7 @@ func (l *holdLease) beginChange(ctx context.Context, joined error, prepare func(
 	}
 	prepare(now)
 	// mutants: detach-freezes
-	h.before, h.state, h.renewAfter = h.state, changing, 0
+	h.state, h.renewAfter = changing, 0
 	h.plan()
 	return nil
 }
@@ -133,9 +133,9 @@ func (l *holdLease) undoChange(why error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == changing {
-		h.state = h.before
+		h.state = held
 		if !h.hasLease() {
-			h.state = retired
+			h.state, h.claim = retired, false
 		}
 	}
 	l.check()
@@ -183,8 +183,8 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdL
 		return nil, l.ended()
 	}
 	next := newHold(&from, a.Sent, clock.Between(h.since(), a.Sent), term-drift(term), a.Reply.Fence, 1)
-	next.state = h.before
-	if next.renewals = h.renewals; !h.isClaim() {
+	next.claim = h.claim
+	if next.renewals = h.renewals; !h.claim {
 		next.renewals += int32(h.flying) // those under way count, although nobody waits for their replies
 	}
 	now := clock.Now()

@@ -116,14 +116,14 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	h.observeRenewal(clock.Now(), slack, nil)
 	if h.attempt.inbox != nil {
 		// mutants: detached-message
-		c.detached.add(h.attempt.token(), c.Server.Time(h.l.Slot()))
+		c.detached.add(h.attempt.Token(), c.Server.Time(h.l.Slot()))
 	}
 	// mutants: detach-ends
 	l.leave(lock.HandoverNone)
 	// mutants: detach-stops
 	h.stop()
 	h.queue.releaseLocked(h)
-	t := &Ticket{Prefix: c.Space.Prefix, Lock: h.l.Name(), Exact: h.l.Set.Key != "", Token: h.attempt.token()}
+	t := &Ticket{Prefix: c.Space.Prefix, Lock: h.l.Name(), Exact: h.l.Set.Key != "", Token: h.attempt.Token()}
 	// mutants: ticket-fence
 	t.Fence, t.Tombstone = h.first.fence, h.attempt.unanswered
 	return t, nil
@@ -194,7 +194,7 @@ func (l *Target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 	h, err := a.adopt(ctx, t)
 	if err != nil {
 		// mutants: adoption-taken-back
-		a.abandon()
+		a.Abandon()
 		return nil, a.adoptionFailed(ctx, err)
 	}
 	// mutants: adopted-noted
@@ -208,7 +208,7 @@ func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 	for range 3 {
 		notAfter := l.NotAfter()
 		// mutants: adopt-request
-		q := &codec.Adopt{Lock: l.Ref(), Token: a.token(), TTL: l.Set.Term(), NotAfter: notAfter, Info: l.Set.Info, Detached: t.Token, Fence: t.Fence, Tombstone: t.Tombstone}
+		q := &codec.Adopt{Lock: l.Ref(), Token: a.Token(), TTL: l.Set.Term(), NotAfter: notAfter, Info: l.Set.Info, Detached: t.Token, Fence: t.Fence, Tombstone: t.Tombstone}
 		r, unanswered, err := lock.Ask(ctx, lock.Request{Op: "adopt", Lock: &l.Lock, Durable: true}, q)
 		// mutants: adoption-unanswered
 		a.sent(unanswered, notAfter)
@@ -258,7 +258,7 @@ func (c *Client) spent(l *Target, t *Ticket, word codec.Word) error {
 	// mutants: spent-ticket
 	if c.untilTombstone(l, t.Tombstone) > 0 {
 		end := c.takingBackUntil(l)
-		c.reclaimersOf(l).run(func(hopeless bool) bool {
+		c.serverOf(l).reclaimers.run(func(hopeless bool) bool {
 			return !hopeless && c.takeBack(l, t.Token, "", t.Tombstone, unaware, end)
 		})
 	}

@@ -143,7 +143,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *wait
 		got, err = a.askSince(began, ctx, mode, 1+wq.fences(l))
 		switch {
 		case err != nil:
-			a.abandon()
+			a.Abandon()
 		case got.hold != nil:
 			c.contended.remove(l.Keys.Lock)
 			h = got.hold
@@ -184,7 +184,7 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 		wq.noteQuarantine(got.Refusal.Quarantine)
 	}
 	if got.Word != codec.Queued {
-		a.abandon()
+		a.Abandon()
 		wq.startAcquirer(nil, true)
 		return w
 	}
@@ -248,7 +248,7 @@ func (wq *waitQueue) joinReaders(l *Target) *holdLease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := clock.Now()
-	if !h.state.isSteady() || h.extended || h.failure != nil || h.expired(now) || now.Sub(h.since()) > maxPassing ||
+	if h.state != held || h.extended || h.failure != nil || h.expired(now) || now.Sub(h.since()) > maxPassing ||
 		h.lease.over || wq.l.c.Config.LocalHandovers < 0 || !h.l.Set.Unbounded() || wq.l.c.IsClosing() {
 		return nil
 	}

@@ -193,7 +193,7 @@ func (wq *waitQueue) head() *waiter {
 // holds wq.mu and h.mu.
 func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.Set.Kind.IsShared && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.IsClosing() {
+	if wq == nil || h.state != held || h.extended || !h.kept || !h.l.Set.Kind.IsShared && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.IsClosing() {
 		return nil
 	}
 	// mutants: passing-time
@@ -302,7 +302,7 @@ func (wq *waitQueue) lookForQuarantine(l *Target) {
 		wq.noteQuarantine(got.quarantine())
 		wq.mu.Unlock()
 	}
-	a.abandon()
+	a.Abandon()
 }
 
 // noteQuarantine notes for how long the server of a Strict client grants nothing; 0 means that it is not in quarantine. The caller holds

@@ -103,7 +103,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "ghosts-released-at-once", About: "after an outage all tokens are released at once whose SET may still be carried out",
-		Edits: []overlay.Edit{part("ghosts-bounded", "c.reclaimersOf(l).run(", "(&reclaimers{limiter: exec.Limiter{Tasks: &c.Tasks, Most: 1 << 20}, closing: c.Closing}).run(")},
+		Edits: []overlay.Edit{part("ghosts-bounded", "c.serverOf(l).reclaimers.run(", "(&reclaimers{limiter: exec.Limiter{Tasks: &c.Tasks, Most: 1 << 20}, closing: c.Closing}).run(")},
 		Tests: []Test{{"virtual", "TestManySetsThatAreNotAnswered"}},
 	},
 	{

@@ -190,7 +190,7 @@ func (acq *acquirer) ask(mode codec.Mode) (grantOrReply, error) {
 			cancel() // read the message before trying again
 		}
 	}
-	got, err := a.ask(ctx, mode, max(acq.queue.fences(a.l), 1))
+	got, err := a.ask(ctx, time.Time{}, mode, max(acq.queue.fences(a.l), 1))
 	if ctx.Err() != nil {
 		err = met // callers know nothing of ctx
 	}
@@ -338,8 +338,8 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	var look <-chan time.Time
-	if acq.queue.l.c.Config.Strict {
-		timer := time.NewTimer(acq.queue.l.c.untilLook())
+	if c := acq.queue.l.c; c.Config.Strict {
+		timer := time.NewTimer(max(quarantineLook, quarantineKnown-clock.Mono()+clock.Reading(c.grantingAt.Load())))
 		defer timer.Stop()
 		look = timer.C
 	}

@@ -166,13 +166,8 @@ func (g grantOrReply) holder(l *Target) *lock.Holder {
 	return &h
 }
 
-// ask requests the lock and that many fences.
-func (a *attempt) ask(ctx context.Context, mode codec.Mode, fences int) (grantOrReply, error) {
-	return a.askSince(time.Time{}, ctx, mode, fences)
-}
-
-// askSince is ask for a caller that has been trying since began, unless began is zero.
-func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode, fences int) (grantOrReply, error) {
+// ask requests the lock and that many fences, for a caller that has been trying since began, or begins now if that is zero.
+func (a *attempt) ask(ctx context.Context, began time.Time, mode codec.Mode, fences int) (grantOrReply, error) {
 	for range 3 {
 		notAfter := a.l.NotAfter()
 		q := a.request(codec.Acquire{Lock: a.l.Ref(), Mode: mode, NotAfter: notAfter, Fences: fences})
@@ -216,7 +211,8 @@ func (a *attempt) heard(r lock.Answer[codec.AcquireReply]) (grantOrReply, error)
 		// mutants: early-look
 		own.owesLook = own.owesLook && reply.Now < own.by*1000
 	case codec.Deep:
-		return grantOrReply{}, a.l.tooDeep()
+		return grantOrReply{}, fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows",
+			lock.ErrDepth, a.l.Name(), a.l.Set.Owner, a.l.Set.MaxDepth)
 	}
 	reply := r.Reply
 	return grantOrReply{AcquireReply: &reply}, nil
@@ -237,7 +233,8 @@ func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration,
 	h.at = now
 	// mutants: fence-believed
 	if !believable(fence, now) {
-		return nil, &exec.Failure{Op: "acquire", Name: a.l.Name(), Server: a.l.c.Server.Addr(), Kind: exec.ErrWrongType, Err: errUnbelievable(a.l, fence)}
+		wrong := fmt.Errorf("fence %d is more than a day ahead of the server's clock; set that clock right if it is behind; otherwise delete the fence counter %q, which somebody has set", fence, a.l.FenceKey())
+		return nil, &exec.Failure{Op: "acquire", Name: a.l.Name(), Server: a.l.c.Server.Addr(), Kind: exec.ErrWrongType, Err: wrong}
 	}
 	h.renewAt(heard) // for firstLease
 	if h.expired(heard) {
@@ -254,10 +251,6 @@ const longestLead = 24 * time.Hour
 // shuts out all later holders.
 func believable(fence uint64, now int64) bool {
 	return fence <= uint64(max(now, 0)+longestLead.Microseconds())
-}
-
-func errUnbelievable(l *Target, fence uint64) error {
-	return fmt.Errorf("fence %d is more than a day ahead of the server's clock; set that clock right if it is behind; otherwise delete the fence counter %q, which somebody has set", fence, l.FenceKey())
 }
 
 // maxLead bounds how far the fence in a notification may be ahead of the server's clock. A counter that leads the clock by more than a
@@ -315,7 +308,7 @@ func (a *attempt) Abandon() {
 				a.releaseBehind()
 			}
 			// mutants: take-back
-			answered = c.takeBack(a.l, a.Token(), a.member, a.unanswered, a.ending, end)
+			answered = c.takeBack(a.l, codec.Release{Token: a.Token(), Member: a.member, Tombstone: a.unanswered}, a.ending, end)
 			// mutants: ghost-abandoned
 			if a.ghost != 0 {
 				c.Tasks.Run(func() { a.releaseGhost(firstGhostPause) })
@@ -373,13 +366,13 @@ func (c *Client) takingBackUntil(l *Target) time.Time {
 	return time.Now().Add(l.Set.Term() + c.Config.RetryTimeout + c.Config.CommandTimeout)
 }
 
-// takeBack sends a release for a token until the server answers or refuses it for good, end passes, or the client closes. It reports
-// whether the server answered.
-func (c *Client) takeBack(l *Target, token, member string, tombstone int64, how ending, end time.Time) bool {
+// takeBack sends a release until the server answers or refuses it for good, end passes, or the client closes. It reports whether the server
+// answered.
+func (c *Client) takeBack(l *Target, q codec.Release, how ending, end time.Time) bool {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		_, _, err := c.release(ctx, l, token, member, tombstone, how)
+		_, _, err := c.release(ctx, time.Now(), l, q, how)
 		switch kind := exec.KindOf(err); {
 		case err == nil, kind == exec.ErrWrongType, kind == exec.ErrUnsupported:
 			return true
@@ -396,14 +389,9 @@ func (c *Client) takeBack(l *Target, token, member string, tombstone int64, how 
 	}
 }
 
-// release ends whatever the server has under a token, and retries as lock.Ask does. If the lock's keys are, or may be, on different nodes,
-// it deletes the lock's own key, provided that nobody is waiting.
-func (c *Client) release(ctx context.Context, l *Target, token, member string, tombstone int64, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
-	return c.releaseSince(time.Now(), ctx, l, codec.Release{Token: token, Member: member, Tombstone: tombstone}, how)
-}
-
-// releaseSince is release for a caller that has been trying since began.
-func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q codec.Release, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
+// release ends whatever the server has under a token, for a caller that has been trying since began. It retries as lock.Ask does. If the
+// lock's keys are, or may be, on different nodes, it deletes the lock's own key, provided that nobody is waiting.
+func (c *Client) release(ctx context.Context, began time.Time, l *Target, q codec.Release, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
 	rq := lock.Request{Op: exec.OpRelease, Lock: &l.Lock, Durable: how == hasCountedDown}
 	q.Lock = l.Ref()
 	if l.Set.Kind.HasParties {

@@ -70,15 +70,6 @@ const noLead = 1 << 30
 // forgetSet notes that the lock's value may have changed.
 func (a *attempt) forgetSet() { atomic.StoreUint32(&a.lead, 0) }
 
-// setAt returns the time, in ms, in the value with which the server's own command set the lock, whose fence is fence; 0 if it is unknown.
-func (a *attempt) setAt(fence uint64) int64 {
-	lead := atomic.LoadUint32(&a.lead)
-	if lead == 0 {
-		return 0
-	}
-	return int64(fence/1000) - int64(lead) + noLead
-}
-
 // takesSet makes the hold of a lock that was set and is acquired.
 func (a *attempt) takesSet(call *pipe.Call) (*hold, error) {
 	a.owed = true
@@ -124,7 +115,7 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 	err := ctx.Err()
 	if err == nil {
 		var reply codec.ReleaseReply
-		if reply, _, err = c.releaseSince(began, ctx, l, codec.Release{Token: a.Token()}, a.ending); err == nil {
+		if reply, _, err = c.release(ctx, began, l, codec.Release{Token: a.Token()}, a.ending); err == nil {
 			// mutants: ghost-left
 			if a.ghost != 0 && reply.Word != codec.Released {
 				c.Tasks.Run(func() { a.releaseGhost(firstGhostPause) })
@@ -167,7 +158,7 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 		ctx, cancel := context.WithTimeout(context.Background(), rest+c.Config.CommandTimeout)
 		defer cancel()
 		settled := a.set.IsSettled() // before this release is sent: an earlier one may have overtaken the SET
-		reply, _, err := c.release(ctx, l, a.Token(), "", 0, a.ending)
+		reply, _, err := c.release(ctx, time.Now(), l, codec.Release{Token: a.Token()}, a.ending)
 		// mutants: ghost-released
 		if err != nil || !settled && reply.Word != codec.Released {
 			c.Tasks.Run(func() { a.releaseGhost(min(2*pause, 5*time.Second)) })
@@ -218,7 +209,7 @@ func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.Relea
 		q.Next = f.request()
 	}
 	sent := clock.Now()
-	reply, again, err := a.l.c.releaseSince(began, context.WithoutCancel(ctx), a.l, q, a.ending)
+	reply, again, err := a.l.c.release(context.WithoutCancel(ctx), began, a.l, q, a.ending)
 	if f != nil {
 		f.settle(q.Next, sent, reply, again, err)
 	}
@@ -252,12 +243,12 @@ func (a *attempt) free(p *pipe.Pipe, fence uint64) (done, unanswered bool) {
 
 // deletion returns the call that deletes the lock: by a command if the server has it and the value is known, otherwise by a script.
 func (a *attempt) deletion(fence uint64) *pipe.Call {
-	granted := a.setAt(fence)
-	if granted == 0 || !a.l.c.Server.DeletesIfEqual.Load() {
+	lead := atomic.LoadUint32(&a.lead)
+	if lead == 0 || !a.l.c.Server.DeletesIfEqual.Load() {
 		return a.newCall(pipe.Release)
 	}
 	call := a.newCall(pipe.Delete)
-	call.Granted = granted
+	call.Granted = int64(fence/1000) - int64(lead) + noLead
 	return call
 }
 

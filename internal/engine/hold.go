@@ -326,7 +326,7 @@ func (h *hold) missed() bool {
 // lock may have been deleted or taken because it had expired, so the error is that of an expired hold. The caller holds h.mu.
 func (h *hold) missing(word codec.Word) *lock.LostError {
 	lost := h.l.Missing(word)
-	if lost.Reason != lock.LossSuperseded && h.expired(clock.Now()) && !h.hasRumour() {
+	if lost.Reason != lock.LossSuperseded && h.expired(clock.Now()) && h.rumour == nil {
 		return h.expiry()
 	}
 	return lost
@@ -348,7 +348,7 @@ func (h *hold) lose(err *lock.LostError) {
 		// mutants: follower-of-lost
 		h.queue.dismissFollower(h)
 		c.cleanups.Run(func() {
-			c.takeBack(h.l, h.attempt.Token(), h.attempt.member, h.attempt.unanswered, hasDied, end)
+			c.takeBack(h.l, codec.Release{Token: h.attempt.Token(), Member: h.attempt.member, Tombstone: h.attempt.unanswered}, hasDied, end)
 			h.attempt.forget()
 			h.uncount()
 		})

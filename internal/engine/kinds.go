@@ -53,11 +53,6 @@ func (l *Target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	return int(reply.Count), nil
 }
 
-// tooDeep returns the error for an owner that has as many leases as MaxDepth allows.
-func (l *Target) tooDeep() error {
-	return fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows", lock.ErrDepth, l.Name(), l.Set.Owner, l.Set.MaxDepth)
-}
-
 // CountDown ends the lease of a latch's party. The server then lowers the count, once. If it is unknown whether the party was counted, a
 // later Release tries again.
 func CountDown(ctx context.Context, party Lease) error {

@@ -74,12 +74,10 @@ func (l *holdLease) troubled() *trouble {
 func (l *holdLease) isLeaving() bool { return l.trouble != nil && l.trouble.leaving }
 
 // Name implements Lease.
-func (l *holdLease) Name() string { return l.lock().Name() }
+func (l *holdLease) Name() string { return l.g.l.Name() }
 
 // Owner implements Lease.
-func (l *holdLease) Owner() string { return l.lock().Set.Owner }
-
-func (l *holdLease) lock() *Target { return l.g.l }
+func (l *holdLease) Owner() string { return l.g.l.Set.Owner }
 
 // Token implements Lease.
 func (l *holdLease) Token() uint64 { return l.fence }
@@ -88,7 +86,7 @@ func (l *holdLease) Token() uint64 { return l.fence }
 func (l *holdLease) Tokens() map[string]uint64 { return map[string]uint64{l.Name(): l.fence} }
 
 // IsShared implements Lease. An owner's leases have the same fence, too, but only one owner.
-func (l *holdLease) IsShared() bool { return l.lock().Set.Kind.Joinable }
+func (l *holdLease) IsShared() bool { return l.g.l.Set.Kind.Joinable }
 
 // Deadline implements Lease.
 func (l *holdLease) Deadline() time.Time {

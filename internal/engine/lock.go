@@ -114,17 +114,15 @@ func (l *Target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 
 // acquireUnseen is AcquireBy without telling observers.
 func (l *Target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
-	return acquireBy(ctx, l.c, l.Name(), end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end, false)) }, func(asking context.Context) (Lease, error) {
-		if l.c.Config.Strict { // only a try is told of a quarantine; it may be granted the lock
-			return leased(l.try(asking))
-		}
-		return nil, heldBy(l.Name())(l.Holder(asking))
-	})
+	acquire := func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end, false)) }
+	try := func(asking context.Context) (Lease, error) { return leased(l.try(asking)) }
+	return acquireBy(ctx, l.c, l.Name(), end, acquire, try, l.Holder)
 }
 
-// acquireBy calls acquire, which waits until end, or as long as it takes if end is zero. If acquire returns ErrTimeUp, withheld returns why
-// the lock was not granted, or the lock after all.
-func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, withheld func(asking context.Context) (Lease, error)) (Lease, error) {
+// acquireBy calls acquire, which waits until end, or as long as it takes if end is zero. If acquire returns ErrTimeUp, holder says who has
+// the lock. In Strict mode try does, unless it is nil: only a try is told of a quarantine. It may be granted the lock.
+func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, try func(asking context.Context) (Lease, error),
+	holder func(asking context.Context) (lock.Holder, error)) (Lease, error) {
 	if end.IsZero() {
 		return acquire(ctx)
 	}
@@ -136,7 +134,11 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 		var cancel context.CancelFunc
 		asking, cancel = context.WithTimeout(ctx, c.Server.AnswerGrace())
 		defer cancel()
-		lease, err = withheld(asking)
+		if c.Config.Strict && try != nil {
+			lease, err = try(asking)
+		} else {
+			err = heldBy(asking, name, holder)
+		}
 	}
 	switch {
 	case err != nil && ctx.Err() != nil && asking.Err() != nil && errors.Is(err, lock.ErrHeld):
@@ -185,7 +187,7 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 	}
 	if h == nil {
 		a := l.newAttempt()
-		got, err := a.askSince(began, ctx, codec.Try, 1)
+		got, err := a.ask(ctx, began, codec.Try, 1)
 		if h = got.hold; h == nil {
 			a.Abandon()
 		}
@@ -304,15 +306,14 @@ func TimeUp(end time.Time) (_ <-chan time.Time, stop func() bool) {
 // IsOver reports whether end has passed. It returns false if end is zero.
 func IsOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end) }
 
-// heldBy returns a function that turns the results of Holder into the error of a lock that was not granted in time. If Holder failed, the
-// lock is still known to be held: the server told the waiter so.
-func heldBy(name string) func(lock.Holder, error) error {
-	return func(h lock.Holder, err error) error {
-		if err != nil {
-			h = lock.Holder{}
-		}
-		return &lock.HeldError{Name: name, Holder: h}
+// heldBy returns the error of a lock that was not granted in time. If holder fails, the lock is still known to be held: the server told the
+// waiter so.
+func heldBy(asking context.Context, name string, holder func(context.Context) (lock.Holder, error)) error {
+	held := &lock.HeldError{Name: name}
+	if h, err := holder(asking); err == nil {
+		held.Holder = h
 	}
+	return held
 }
 
 // EndedWhileHeld returns the error of an acquire whose context ended while it waited. last is the latest answer, as an error, or nil. If
@@ -339,7 +340,7 @@ func (l *Target) stillHeld(ctx context.Context) error {
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(holderGrace, holderRoundTrips*l.c.Server.RTT.Mean()))
 	defer cancel()
-	return EndedWhileHeld(ctx, heldBy(l.Name())(l.Holder(asking)))
+	return EndedWhileHeld(ctx, heldBy(asking, l.Name(), l.Holder))
 }
 
 // holderIn returns the holder that a *HeldError names, or nil for any other error.

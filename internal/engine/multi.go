@@ -84,12 +84,9 @@ func (l *multi) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy
 // AcquireBy implements Lock.
 func (l *multi) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 	o, ctx := l.c.observe(ctx, l, false)
-	return o.end(acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
-		if l.c.Config.Strict { // only a try is told of a quarantine; it may be granted the locks
-			return leased(l.try(asking))
-		}
-		return nil, heldBy(l.name)(l.holder(asking))
-	}))
+	acquire := func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }
+	try := func(asking context.Context) (Lease, error) { return leased(l.try(asking)) }
+	return o.end(acquireBy(ctx, l.c, l.name, end, acquire, try, l.holder))
 }
 
 // TryAcquire implements Lock.

@@ -54,9 +54,7 @@ func (l *Target) Poll(ctx context.Context, end time.Time, try func(context.Conte
 
 // AcquireVotes implements Lock.AcquireBy for the quorum's lock. When acquire returns ErrTimeUp, at end, holder returns who has the lock.
 func (l *Target) AcquireVotes(ctx context.Context, end time.Time, acquire func(asking context.Context) (Lease, error), holder func(asking context.Context) (lock.Holder, error)) (Lease, error) {
-	return acquireBy(ctx, l.c, l.Name(), end, acquire, func(asking context.Context) (Lease, error) {
-		return nil, heldBy(l.Name())(holder(asking))
-	})
+	return acquireBy(ctx, l.c, l.Name(), end, acquire, nil, holder)
 }
 
 // AskNode sends a request about the lock once, and waits for the answer until ctx ends. The request itself goes on for timeout, or for

@@ -74,15 +74,6 @@ func (c *Client) heedUntilIdle(l *notify.Listener) {
 	}))
 }
 
-// heedsBy returns when the hold is old enough for its client to listen to notices. It returns false if the client listens already, or never
-// will.
-func (h *hold) heedsBy() (clock.Reading, bool) {
-	if h.l.c.notices.listening.Load() || h.l.Set.PollInterval > 0 {
-		return 0, false
-	}
-	return h.since().Mono + heedAfter, true
-}
-
 func (c *Client) noticed(payload string) {
 	n, err := wire.ParseNotice(payload)
 	if err != nil {
@@ -202,12 +193,9 @@ func (h *hold) heed(e codec.Entry) {
 	}
 }
 
-// hasRumour reports whether a notice said that the lock was broken.
-func (h *hold) hasRumour() bool { return h.rumour != nil }
-
 // explained returns the error of a loss, which says that the lock was broken if a notice said so.
 func (h *hold) explained(err *lock.LostError) *lock.LostError {
-	if !h.hasRumour() || err.Reason != lock.LossTaken && err.Reason != lock.LossDeleted {
+	if h.rumour == nil || err.Reason != lock.LossTaken && err.Reason != lock.LossDeleted {
 		return err
 	}
 	return &lock.LostError{Name: err.Name, Reason: lock.LossBroken, By: h.rumour.By, Note: h.rumour.Reason, Err: err.Err}

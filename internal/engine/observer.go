@@ -119,13 +119,6 @@ func (o *observation) wait(ahead int, holder *lock.Holder) {
 	}
 }
 
-// came notes how the lock was handed over.
-func (o *observation) came(how lock.Handover) {
-	if o != nil {
-		o.handover = how
-	}
-}
-
 // end tells observers how the acquire ended, and returns lease and err. From now on observers are told of the lease.
 func (o *observation) end(lease Lease, err error) (Lease, error) {
 	if o == nil {
@@ -257,7 +250,7 @@ func (l *Target) subject() lock.Subject {
 func (l *holdLease) observeBy(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	o.of, o.fence, o.grant = l.lock(), l.fence, l.g.grant().id
+	o.of, o.fence, o.grant = l.g.l, l.fence, l.g.grant().id
 	l.observed = o
 	// The lease may have ended already.
 	if lost, is := l.ended().(*lock.LostError); is {

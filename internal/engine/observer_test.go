@@ -24,7 +24,6 @@ func TestNoObserverCostsNothing(t *testing.T) {
 			t.Error("there is an observation")
 		}
 		o.wait(1, nil)
-		o.came(lock.HandoverLocal)
 		_, _ = o.end(nil, lock.ErrHeld)
 		h.observeRenewal(clock.Now(), time.Second, nil)
 		h.observeLoss(nil)

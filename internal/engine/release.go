@@ -147,7 +147,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 				done(l.gaveBack(released, false, nil))
 				return
 			}
-			reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, codec.Release{Token: h.attempt.Token(), Member: h.attempt.member}, h.attempt.ending)
+			reply, again, err := c.release(context.WithoutCancel(ctx), began, h.l, codec.Release{Token: h.attempt.Token(), Member: h.attempt.member}, h.attempt.ending)
 			done(l.gaveBack(reply, unanswered || again, err))
 		})
 	})
@@ -158,7 +158,7 @@ func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err erro
 	err = l.noteOutcome(reply, unanswered, err)
 	l.flush()
 	if lost, is := err.(*lock.LostError); is && !l.part && l.g.attempt.ending != unaware {
-		l.g.l.c.LogLoss(l.lock().subject(), l.fence, lost)
+		l.g.l.c.LogLoss(l.g.l.subject(), l.fence, lost)
 	}
 	return err
 }

@@ -103,6 +103,15 @@ func (h *hold) planAt(now clock.Instant) {
 	}
 }
 
+// heedsBy returns when the hold is old enough for its client to listen to notices. It returns false if the client listens already, or never
+// will.
+func (h *hold) heedsBy() (clock.Reading, bool) {
+	if h.l.c.notices.listening.Load() || h.l.Set.PollInterval > 0 {
+		return 0, false
+	}
+	return h.since().Mono + heedAfter, true
+}
+
 // renewAt makes the next renewal due at that time.
 func (h *hold) renewAt(at clock.Instant) { h.renewAfter = max(at.Sub(h.anchor), 1) }
 
@@ -253,19 +262,15 @@ func (h *hold) reassertion(a lock.Answer[codec.Reply], err error, ttl time.Durat
 	notAfter := c.Server.Time(h.l.Slot()) + remaining.Microseconds()
 	h.attempt.own().unanswered = max(h.attempt.unanswered, notAfter)
 	h.reassertions++
-	age := now.Sub(h.notHeldBefore())
+	notBefore := h.since()                                 // when the lock had not been granted yet
+	if queued := h.attempt.anchor.Sent; !queued.IsZero() { // the server said that the attempt was still waiting
+		notBefore = queued
+	}
+	age := now.Sub(notBefore)
 	return &codec.Reassert{
 		Lock: h.l.Ref(), Token: h.attempt.Token(), TTL: ttl, NotAfter: notAfter,
 		Fence: h.first.fence, Reserved: h.lastFence(), Info: h.l.Set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.Reply.Time(),
 	}
-}
-
-// notHeldBefore returns a time at which the lock had not yet been granted to this hold.
-func (h *hold) notHeldBefore() clock.Instant {
-	if queued := h.attempt.anchor.Sent; !queued.IsZero() { // the server said that the attempt was still waiting
-		return queued
-	}
-	return h.since()
 }
 
 // endRenewal notes that one renewal is no longer under way. The caller holds h.mu.

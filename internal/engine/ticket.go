@@ -34,7 +34,7 @@ func ParseTicket(text string) (*Ticket, error) {
 // but a mutex.
 func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error) {
 	l, single := lease.(*holdLease)
-	if !single || !l.lock().Set.Carriable() {
+	if !single || !l.g.l.Set.Carriable() {
 		return nil, fmt.Errorf("%w: lock %q: only a lease of a Mutex or MutexKey can be detached", lock.ErrInvalid, lease.Name())
 	}
 	l.g.l.c.Tasks.Begin() // Close waits until observers are told
@@ -179,7 +179,9 @@ func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...kind.Option) (Lea
 		return nil, err
 	}
 	o, ctx := c.observe(ctx, l, true)
-	o.came(lock.HandoverServer)
+	if o != nil {
+		o.handover = lock.HandoverServer
+	}
 	return o.end(leased(l.adopt(ctx, t)))
 }
 
@@ -259,7 +261,7 @@ func (c *Client) spent(l *Target, t *Ticket, word codec.Word) error {
 	if c.untilTombstone(l, t.Tombstone) > 0 {
 		end := c.takingBackUntil(l)
 		c.serverOf(l).reclaimers.run(func(hopeless bool) bool {
-			return !hopeless && c.takeBack(l, t.Token, "", t.Tombstone, unaware, end)
+			return !hopeless && c.takeBack(l, codec.Release{Token: t.Token, Tombstone: t.Tombstone}, unaware, end)
 		})
 	}
 	lost := &lock.LostError{Name: l.Name(), Reason: lock.LossTaken}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/notify"
 )
@@ -140,7 +141,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *wait
 			mode = codec.Wait
 		}
 		var got grantOrReply
-		got, err = a.askSince(began, ctx, mode, 1+wq.fences(l))
+		got, err = a.ask(ctx, began, mode, 1+wq.fences(l))
 		switch {
 		case err != nil:
 			a.Abandon()
@@ -191,6 +192,36 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 	wq.startAcquirer(a, true)
 	wq.contention.acquirer.standing = &standing{a, got.Place, by}
 	return w
+}
+
+// noteAsked notes that the server owes an answer.
+func (wq *waitQueue) noteAsked() {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	if wq.unansweredSince == 0 {
+		wq.unansweredSince = clock.Mono()
+	}
+}
+
+// noteFailure notes the error of a request that is being repeated.
+func (wq *waitQueue) noteFailure(err error) {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	if wq.unansweredSince != 0 {
+		wq.needContention().lastFailure = err
+	}
+}
+
+// noteOutcome notes the outcome of a request. The caller holds wq.mu.
+func (wq *waitQueue) noteOutcome(err error) {
+	if err != nil && exec.Passing(exec.KindOf(err)) {
+		wq.needContention().lastFailure = err
+		return
+	}
+	wq.unansweredSince = 0
+	if wq.contention.lastFailure != nil {
+		wq.contention.lastFailure = nil
+	}
 }
 
 // fences returns the most waiters that one hold could serve in turn.

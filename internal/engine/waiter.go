@@ -26,7 +26,9 @@ type result struct {
 
 // take returns the waiter's result, and notes how the lock was handed over.
 func (w *waiter) take(r result) (*holdLease, error) {
-	w.l.c.observing(w.ctx).came(r.came)
+	if o := w.l.c.observing(w.ctx); o != nil {
+		o.handover = r.came
+	}
 	return r.lease, r.err
 }
 
@@ -98,36 +100,6 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 		return nil, wq.l.c.Server.Unheard(ctx, "acquire", w.l.Name(), clock.Time(wq.unansweredSince))
 	}
 	return nil, ErrTimeUp
-}
-
-// noteAsked notes that the server owes an answer.
-func (wq *waitQueue) noteAsked() {
-	wq.mu.Lock()
-	defer wq.mu.Unlock()
-	if wq.unansweredSince == 0 {
-		wq.unansweredSince = clock.Mono()
-	}
-}
-
-// noteFailure notes the error of a request that is being repeated.
-func (wq *waitQueue) noteFailure(err error) {
-	wq.mu.Lock()
-	defer wq.mu.Unlock()
-	if wq.unansweredSince != 0 {
-		wq.needContention().lastFailure = err
-	}
-}
-
-// noteOutcome notes the outcome of a request. The caller holds wq.mu.
-func (wq *waitQueue) noteOutcome(err error) {
-	if err != nil && exec.Passing(exec.KindOf(err)) {
-		wq.needContention().lastFailure = err
-		return
-	}
-	wq.unansweredSince = 0
-	if wq.contention.lastFailure != nil {
-		wq.contention.lastFailure = nil
-	}
 }
 
 // unheard returns the error of a waiter whose context has ended while the server did not answer, or granted nothing because of a
@@ -278,18 +250,13 @@ const (
 	quarantineKnown = time.Second
 )
 
-// untilLook returns how long a waiter waits before the server is asked about a quarantine.
-func (c *Client) untilLook() time.Duration {
-	return max(quarantineLook, quarantineKnown-clock.Mono()+clock.Reading(c.grantingAt.Load()))
-}
-
 // lookForQuarantine asks the server, with a try, whether it is in quarantine: only a try is told. If the try is granted the lock, the first
 // waiter gets it.
 func (wq *waitQueue) lookForQuarantine(l *Target) {
 	ctx, cancel := context.WithTimeout(context.Background(), wq.l.c.Server.AnswerGrace())
 	defer cancel()
 	a := l.newAttempt()
-	got, err := a.ask(ctx, codec.Try, 1)
+	got, err := a.ask(ctx, time.Time{}, codec.Try, 1)
 	switch {
 	case err != nil:
 	case got.hold != nil:

@@ -59,13 +59,13 @@ func (l *Target) outer(ctx context.Context) (*holdLease, error) {
 
 // isOf reports whether the lease is one of that lock or, for a read-write lock, of its other side.
 func (l *holdLease) isOf(lock *Target) bool {
-	have := l.lock()
+	have := l.g.l
 	return have.c == lock.c && have.Keys.Lock == lock.Keys.Lock && have.Set.Kind.Name == lock.Set.Kind.Name
 }
 
 // canReenter reports whether l can be acquired again within outer, a lease of the same lock.
 func (l *Target) canReenter(outer *holdLease) bool {
-	have, want := outer.lock().Set, l.Set
+	have, want := outer.g.l.Set, l.Set
 	switch {
 	case !have.Reentrant || !want.Reentrant:
 		return false
@@ -77,7 +77,7 @@ func (l *Target) canReenter(outer *holdLease) bool {
 
 // deadlock returns the error of an acquire of l that would wait for outer, the lease within which it is made.
 func (l *Target) deadlock(outer *holdLease) error {
-	have, advice := outer.lock().Set, "it would wait for itself; work within the lease that the caller has"
+	have, advice := outer.g.l.Set, "it would wait for itself; work within the lease that the caller has"
 	switch {
 	case have.Kind.Joinable && !l.Set.Kind.Joinable:
 		advice = "a reader becomes a writer by TryUpgrade"
@@ -91,7 +91,7 @@ func (l *Target) deadlock(outer *holdLease) error {
 func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 	taken := int64(0)
 	for _, lease := range own {
-		taken += int64(lease.lock().Set.Weight)
+		taken += int64(lease.g.l.Set.Weight)
 	}
 	room := int64(l.Set.Limit)
 	// mutants: own-permits

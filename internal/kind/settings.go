@@ -183,7 +183,7 @@ func (s *Settings) SlowNodeGrace(begun time.Time) time.Duration {
 const MinTTL = 5 * time.Millisecond
 
 // Check returns an error if the settings make no sense for a client with these limits.
-func (s *Settings) Check(maxTTL, commandTimeout time.Duration, canConfirm bool) error {
+func (s *Settings) Check(maxTTL, commandTimeout time.Duration) error {
 	switch {
 	case s.wrong != nil:
 		return s.wrong
@@ -211,8 +211,6 @@ func (s *Settings) Check(maxTTL, commandTimeout time.Duration, canConfirm bool) 
 		return errors.New("the number of replicas is negative")
 	case s.confirmation != 0 && (s.confirmation < time.Millisecond || s.confirmation > commandTimeout):
 		return fmt.Errorf("the timeout of Durability is %s; it must be between 1ms and %s (Config.CommandTimeout)", s.confirmation, commandTimeout)
-	case s.Durable && !canConfirm:
-		return errors.New("Durability is not possible: this driver cannot wait for replicas")
 	case s.Kind.check != nil:
 		return s.Kind.check(s)
 	}

@@ -30,13 +30,13 @@ type Holder struct {
 
 // Holder returns who holds the lock: one of the holders if there are several, ErrNotHeld if there is none. It changes nothing.
 func (l *Lock) Holder(ctx context.Context) (Holder, error) {
-	if l.Set.Kind.IsShared {
-		return l.someHolder(ctx)
-	}
 	if err := l.Ready(ctx); err != nil {
 		return Holder{}, err
 	}
 	l.AwaitDepartures(ctx)
+	if l.Set.Kind.IsShared {
+		return l.someHolder(ctx)
+	}
 	a, _, err := Ask(ctx, Request{Op: "inspect", Lock: l}, codec.WhoHolds(l.Ref()))
 	switch {
 	case err != nil:
@@ -86,10 +86,6 @@ const holdersPerReply = 500
 
 // someHolder is Holder for a lock that can have several holders. It returns the first that it finds.
 func (l *Lock) someHolder(ctx context.Context) (Holder, error) {
-	if err := l.Ready(ctx); err != nil {
-		return Holder{}, err
-	}
-	l.AwaitDepartures(ctx)
 	cursor := "0"
 	for count := 10; ; count = min(5*count, holdersPerReply) {
 		some, err := l.HoldersFrom(ctx, cursor, count)

@@ -4,6 +4,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,9 +34,13 @@ func (l *Lock) Resolve(name string, opts []kind.Option) {
 	}
 	place, err := s.Kind.Place(k.Space, name, s)
 	if err == nil && len(opts) > 0 {
-		if err = s.Check(k.Config.MaxTTL, k.Config.CommandTimeout, k.Server.CanConfirm()); err == nil {
-			err = s.Describe(k.Host, &k.Defaults)
-		}
+		err = s.Check(k.Config.MaxTTL, k.Config.CommandTimeout)
+	}
+	if err == nil && s.Durable && !k.Server.CanConfirm() {
+		err = errors.New("Durability is not possible: this driver cannot wait for replicas")
+	}
+	if err == nil && len(opts) > 0 {
+		err = s.Describe(k.Host, &k.Defaults)
 	}
 	switch {
 	case err != nil:

@@ -430,7 +430,7 @@ func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
 	acq.queue.mu.Lock()
 	held := acq.queue.current.isLive()
 	acq.queue.mu.Unlock()
-	if held || acq.queue.l.unqueued().isLive() {
+	if held {
 		return nil
 	}
 	h, ok := a.holdFromMessage(n)

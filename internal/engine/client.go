@@ -48,7 +48,6 @@ type Client struct {
 
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]
-	unqueued compact.Map[string, *hold]    // holds acquired past the wait queue, by the queue's key
 	attempts compact.Map[string, *attempt] // attempts that can be notified, by token
 }
 

@@ -28,7 +28,7 @@ const (
 // another. It has several leases at once if readers share it, or if its holder acquires the lock again (Reentrant).
 type hold struct {
 	attempt            // a copy of the attempt that was granted, which is no longer used
-	queue   *waitQueue // nil if the lock was acquired past the wait queue, as by TryAcquire
+	queue   *waitQueue // nil for votes, and for parts of a Multi that were granted at once
 
 	at int64 // server time of the reply that granted the lock, µs; 0 if not needed
 
@@ -44,7 +44,6 @@ type hold struct {
 
 	state    state
 	claim    bool // handed over for a short time, until the first renewal
-	unqueued bool // the hold is in Client.unqueued
 	counted  bool // the hold is in Client.holds, which Close waits for
 	final    bool // the server keeps the lock for as long as MaxHold allows
 	extended bool // Extend asked for more than the lock's TTL
@@ -371,14 +370,11 @@ func (h *hold) retire(err error) {
 	h.retireIfIdle()
 }
 
-// replacedBy ends h as lost, because the server has granted the lock to next, another hold of this process. h may be nil.
+// replacedBy ends h as lost, because the server has granted the lock to next, another hold of this process.
 //
 // If next has the lower fence, either its reply is late and it was granted before h, or the server has lost its data and its clock has gone
 // back. Nobody here can tell which of the two still has the lock, so both are lost.
 func (h *hold) replacedBy(next *hold) {
-	if h == nil || h == next {
-		return
-	}
 	if h.endAsTaken() && next.first.fence < h.first.fence {
 		next.endAsTaken()
 	}
@@ -408,13 +404,6 @@ func (h *hold) isLive() bool {
 // stop marks the hold as over and cancels its renewals. The caller holds h.mu.
 func (h *hold) stop() {
 	h.state = over
-	if c := h.l.c; h.unqueued {
-		c.mu.Lock()
-		if key := h.l.queueKey(); c.unqueued.Get(key) == h {
-			c.unqueued.Delete(key)
-		}
-		c.mu.Unlock()
-	}
 	h.l.c.schedule.Cancel(&h.entry)
 }
 

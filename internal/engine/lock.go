@@ -179,7 +179,7 @@ func (l *Target) TryAcquire(ctx context.Context) (Lease, error) {
 	return o.end(leased(l.acquire(ctx, time.Time{}, true)))
 }
 
-// try takes the lock if it is free. It does not enter the local wait queue.
+// try takes the lock if it is free. It does not wait in the local wait queue.
 func (l *Target) try(ctx context.Context) (*holdLease, error) {
 	h, began, err := l.takeFree(ctx)
 	if err != nil {
@@ -204,30 +204,16 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 			return nil, l.Malformed("acquire")
 		}
 	}
-	l.noteUnqueued(h)
-	return h.firstLease(), nil
+	return l.keep(h), nil
 }
 
-// noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of the lock, that
-// one is lost.
-//
-// From now on h can itself be replaced in the same way, even before firstLease is called. In that case its first lease has ended.
-func (l *Target) noteUnqueued(h *hold) {
-	if l.Set.Kind.IsShared {
-		return
-	}
-	key := l.queueKey()
-	l.c.mu.Lock()
-	wq, tried := l.c.queues.Get(key), l.c.unqueued.Get(key)
-	l.c.unqueued.Set(key, h)
-	h.unqueued = true
-	l.c.mu.Unlock()
-	tried.replacedBy(h)
-	if wq != nil {
-		wq.mu.Lock()
-		defer wq.mu.Unlock()
-		wq.current.replacedBy(h)
-	}
+// keep makes h, which was acquired past the wait queue, the queue's hold, and returns its first lease.
+func (l *Target) keep(h *hold) *holdLease {
+	wq := l.queue()
+	defer wq.unref()
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	return wq.keep(h)
 }
 
 // poll calls try at an interval until it succeeds, end comes or ctx ends.

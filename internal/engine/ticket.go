@@ -200,8 +200,7 @@ func (l *Target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 		return nil, a.adoptionFailed(ctx, err)
 	}
 	// mutants: adopted-noted
-	l.noteUnqueued(h)
-	return h.firstLease(), nil
+	return l.keep(h), nil
 }
 
 // adopt asks the server for the lock of a ticket.

@@ -26,7 +26,7 @@ type waitQueue struct {
 	asking          bool // a caller that found the queue empty is asking the server; guarded by mu, like all that follows
 	mu              sync.Mutex
 	unansweredSince clock.Reading // when the server began to owe this queue an answer; zero if it owes none
-	current         *hold         // this process's hold, acquired through this queue; for locks with one holder
+	current         *hold         // this process's latest hold; for locks with one holder
 	readers         *hold         // the readers' latest hold
 	contention      *contention   // &noContention until somebody has to wait
 }
@@ -257,8 +257,9 @@ func (wq *waitQueue) holderHere(l *Target) *lock.Holder {
 func (wq *waitQueue) keep(h *hold) *holdLease {
 	h.queue, h.kept = wq, true
 	if !h.l.Set.Kind.IsShared {
-		wq.current.replacedBy(h)
-		wq.l.unqueued().replacedBy(h)
+		if wq.current != nil {
+			wq.current.replacedBy(h)
+		}
 		wq.current = h
 	}
 	wq.readers = nil // a writer may have held the lock since then: nobody may join the earlier readers
@@ -320,11 +321,4 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 		wq.current = nil
 	}
 	wq.unref()
-}
-
-// unqueued returns the latest hold that was acquired past the lock's wait queue, or nil.
-func (l *Target) unqueued() *hold {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	return l.c.unqueued.Get(l.queueKey())
 }

@@ -140,7 +140,7 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "adopted-beside-earlier-lease", About: "a process believes in an earlier lease of a lock that it has adopted",
-		Edits: []overlay.Edit{line("adopted-noted", "")},
+		Edits: []overlay.Edit{line("adopted-noted", "return h.firstLease(), nil")},
 		Tests: []Test{{"virtual", "TestAnAdoptionEndsAnEarlierLease"}},
 	},
 	{

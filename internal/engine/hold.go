@@ -131,7 +131,7 @@ func (h *hold) firstLease() *holdLease {
 	default:
 		h.renewAfter = 0
 	}
-	h.planAt(now)
+	h.plan(now)
 	h.mu.Unlock()
 	// mutants: notice-before-grant
 	if until := c.notices.unmatchedUntil.Load(); until != 0 && until > int64(clock.Mono()) && c.notices.unmatched.has(h.grant()) {
@@ -209,7 +209,7 @@ func (h *hold) retireIfIdle() {
 		h.state, h.claim = retired, false
 	}
 	h.renewAfter = 0
-	h.plan()
+	h.plan(clock.Now())
 }
 
 // leases yields the current lease and the others. The caller holds h.mu.
@@ -351,7 +351,7 @@ func (h *hold) lose(err *lock.LostError) {
 			h.attempt.forget()
 			h.uncount()
 		})
-		h.flushLoss(err)
+		h.flush(err)
 		if believed {
 			c.LogLoss(subject, fence, err)
 		}

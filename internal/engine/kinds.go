@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/lock"
@@ -65,7 +66,7 @@ func Expel(party Lease, word codec.Word) error {
 	h := l.g
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.check()
+	l.check(clock.Now())
 	if !l.over {
 		h.lose(h.l.Missing(word))
 	}

@@ -102,14 +102,12 @@ func (l *holdLease) Err() error { return l.errAt(clock.Now()) }
 func (l *holdLease) errAt(now clock.Instant) error {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	l.checkAt(now)
+	l.check(now)
 	return l.ended()
 }
 
 // check ends the lease if its deadline has passed. The caller holds l.g.mu.
-func (l *holdLease) check() { l.checkAt(clock.Now()) }
-
-func (l *holdLease) checkAt(now clock.Instant) {
+func (l *holdLease) check(now clock.Instant) {
 	// mutants: deadline-by-clock
 	if !l.over && l.g.expired(now) {
 		l.g.lose(l.g.expiry())
@@ -122,7 +120,7 @@ func (l *holdLease) Context() context.Context {
 	defer l.g.mu.Unlock()
 	if l.ctx == nil {
 		l.ctx, l.cancel = context.WithCancelCause(l.Within(context.Background()))
-		l.check()
+		l.check(clock.Now())
 		if l.over {
 			l.cancel(l.ended())
 		}
@@ -204,7 +202,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer h.flush()
+	defer h.flush(nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.over || h.state == over {
@@ -222,9 +220,10 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if errors.As(err, &q) {
 		return h.l.c.QuarantineError("renew", l.Name(), q.Left)
 	}
-	h.observeRenewal(clock.Now(), slack, nil)
-	h.plan()
-	l.check()
+	now := clock.Now()
+	h.observeRenewal(now, slack, nil)
+	h.plan(now)
+	l.check(now)
 	return l.ended()
 }
 
@@ -251,7 +250,7 @@ func (c *calls) make(err error) {
 func (l *holdLease) WhenOver(f func(error)) (forget func()) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	l.check()
+	l.check(clock.Now())
 	if l.over {
 		f(l.ended())
 		return func() {}

@@ -254,7 +254,7 @@ func (h *hold) revoke(said wire.Remark) {
 	}
 	subject, fence := h.l.subject(), h.lease.fence
 	h.mu.Unlock()
-	h.flush()
+	h.flush(nil)
 	for _, tell := range joint {
 		tell(said)
 	}

@@ -290,12 +290,15 @@ func (h *hold) observations() (all []*observation) {
 	return all
 }
 
-// flush tells observers what has happened to the hold's leases. The caller holds no mutex.
-func (h *hold) flush() {
+// flush tells observers what has happened to the hold's leases: that they were lost, unless lost is nil. The caller holds no mutex.
+func (h *hold) flush(lost *lock.LostError) {
 	h.mu.Lock()
 	all := h.observations()
 	h.mu.Unlock()
 	for _, o := range all {
+		if o.joint != nil && lost != nil {
+			o.joint.partOver(lost)
+		}
 		o.flush()
 	}
 }
@@ -318,19 +321,6 @@ func (h *hold) observeLoss(err *lock.LostError) {
 		if o.joint == nil {
 			o.lost(err)
 		}
-	}
-}
-
-// flushLoss tells observers that the hold was lost.
-func (h *hold) flushLoss(err *lock.LostError) {
-	h.mu.Lock()
-	all := h.observations()
-	h.mu.Unlock()
-	for _, o := range all {
-		if o.joint != nil {
-			o.joint.partOver(err)
-		}
-		o.flush()
 	}
 }
 

@@ -29,7 +29,7 @@ func TestNoObserverCostsNothing(t *testing.T) {
 		h.observeLoss(nil)
 		h.first.endObserved(lock.HandoverNone, nil)
 		h.first.flush()
-		h.flush()
+		h.flush(nil)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

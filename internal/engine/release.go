@@ -221,7 +221,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		now = clock.Now()
 	}
 	// mutants: look-at-release
-	l.checkAt(now)
+	l.check(now)
 	// mutants: lost-at-release
 	if lost, ok := l.ended().(*lock.LostError); ok && h.state == over {
 		return prior{}, true, lost

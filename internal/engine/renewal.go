@@ -46,7 +46,7 @@ func (h *hold) setBounds(b bounds) {
 	if !h.canRenew() {
 		h.renewAfter = 0
 	}
-	h.plan()
+	h.plan(clock.Now())
 }
 
 // countRenewal counts a renewal that was sent at that time. Without a bound nobody needs the number, unless the lock can change to another
@@ -85,9 +85,7 @@ func (h *hold) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
 }
 
 // plan schedules the next call of Due: at the next renewal or at the deadline.
-func (h *hold) plan() { h.planAt(clock.Now()) }
-
-func (h *hold) planAt(now clock.Instant) {
+func (h *hold) plan(now clock.Instant) {
 	next := h.valid
 	if h.renewAfter > 0 {
 		next = min(next, h.renewAfter)
@@ -136,7 +134,7 @@ func (h *hold) Due(now clock.Instant) {
 	if h.renewAfter > 0 && now.Sub(h.anchor) >= h.renewAfter {
 		h.startRenewal(now)
 	}
-	h.planAt(now)
+	h.plan(now)
 }
 
 // renew sends one renewal and applies its reply, however late that is.
@@ -157,7 +155,7 @@ func (h *hold) renew() {
 		a, err = h.sendOnce(again)
 	}
 
-	defer h.flush()
+	defer h.flush(nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.endRenewal()
@@ -210,7 +208,7 @@ func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) 
 	if h.state == retired {
 		h.renewAfter = 0
 	}
-	h.planAt(now)
+	h.plan(now)
 }
 
 // renewalAfter returns when to renew a hold that lasts for term after a request sent at sent: after about a third of term. Holds that are
@@ -444,6 +442,6 @@ func (c *Client) applyRenewals(holds []*hold, b *codec.BatchRenew, r exec.Answer
 			h.renewed(r.Sent, now, slack, err)
 		}
 		h.mu.Unlock()
-		h.flush()
+		h.flush(nil)
 	}
 }

@@ -103,7 +103,7 @@ func (l *holdLease) beginChange(ctx context.Context, joined error, prepare func(
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := clock.Now()
-	l.checkAt(now)
+	l.check(now)
 	switch {
 	case l.over:
 		return l.ended()
@@ -118,7 +118,7 @@ func (l *holdLease) beginChange(ctx context.Context, joined error, prepare func(
 	prepare(now)
 	// mutants: detach-freezes
 	h.state, h.renewAfter = changing, 0
-	h.plan()
+	h.plan(now)
 	return nil
 }
 
@@ -138,15 +138,16 @@ func (l *holdLease) undoChange(why error) error {
 			h.state, h.claim = retired, false
 		}
 	}
-	l.check()
+	now := clock.Now()
+	l.check(now)
 	if l.over {
 		return l.ended()
 	}
 	// mutants: undone-renewed
 	if h.canRenew() {
-		h.renewAt(clock.Now())
+		h.renewAt(now)
 	}
-	h.plan()
+	h.plan(now)
 	return why
 }
 

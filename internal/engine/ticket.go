@@ -100,7 +100,7 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// mutants: detached-lost
-	l.check()
+	l.check(clock.Now())
 	if l.over {
 		return nil, l.ended()
 	}

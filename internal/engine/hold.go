@@ -99,11 +99,6 @@ func newHold(a *attempt, anchor clock.Instant, age, valid time.Duration, fence u
 	return h
 }
 
-// isPassable is kind.Settings.Passable for the hold, which may have bounds of its own.
-func (h *hold) isPassable() bool {
-	return h.bounds == nil && h.l.Set.Passable()
-}
-
 // firstLease starts the renewals and returns the first lease. That lease has ended already if the hold is over because the server has
 // granted the lock again.
 func (h *hold) firstLease() *holdLease {

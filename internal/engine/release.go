@@ -216,8 +216,9 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	defer h.queue.unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	waited := h.queue != nil && h.queue.waiting.Load() > 0
 	now := clock.Awake() // the server will say whether the lease was lost in a suspension
-	if h.queue != nil && h.queue.waiting.Load() > 0 {
+	if waited {
 		now = clock.Now()
 	}
 	// mutants: look-at-release
@@ -253,7 +254,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		return prior{}, true, nil
 	}
 	// mutants: pass-on
-	if !l.over || l.isLeaving() && h.state != over && !h.expired(now) {
+	if waited && (!l.over || l.isLeaving() && h.state != over && !h.expired(now)) {
 		next := h.queue.successor(h, now)
 		if next != nil && h.flying > 0 && patient {
 			// The reply to a renewal under way must not reach the next lease.

@@ -165,11 +165,11 @@ func (wq *waitQueue) head() *waiter {
 // holds wq.mu and h.mu.
 func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if wq == nil || h.state != held || h.extended || !h.kept || !h.l.Set.Kind.IsShared && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.IsClosing() {
+	if h.state != held || h.extended || !h.kept || !h.l.Set.Kind.IsShared && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.IsClosing() {
 		return nil
 	}
 	// mutants: passing-time
-	if h.passed >= h.mostPasses || now.Sub(h.since()) > maxPassing || !h.isPassable() {
+	if h.passed >= h.mostPasses || now.Sub(h.since()) > maxPassing || h.bounds != nil || !h.l.Set.Passable() {
 		return nil
 	}
 	w := wq.head()

@@ -468,7 +468,7 @@ func (acq *acquirer) poll(up bool) *hold {
 	}
 	if got.Word == codec.Quarantined {
 		acq.queue.mu.Lock()
-		acq.queue.noteQuarantine(got.quarantine())
+		acq.queue.noteQuarantine(got.Refusal.Quarantine)
 		acq.queue.mu.Unlock()
 	}
 	acq.pause(schedule.Jitter(min(max(time.Since(acq.began)/8, 50*time.Millisecond), time.Second), 20))

@@ -119,7 +119,7 @@ func (l *holdLease) Context() context.Context {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	if l.ctx == nil {
-		l.ctx, l.cancel = context.WithCancelCause(l.Within(context.Background()))
+		l.ctx, l.cancel = context.WithCancelCause(Within(context.Background(), l))
 		l.check(clock.Now())
 		if l.over {
 			l.cancel(l.ended())

@@ -18,14 +18,12 @@ type Lock interface {
 	Name() string
 	String() string
 
-	// Acquire waits for the lock until ctx ends.
-	Acquire(ctx context.Context) (Lease, error)
-	// AcquireBy is Acquire, but stops waiting at end, unless end is zero. It then returns a *HeldError; in Strict mode, if nothing is
-	// granted yet, an error that matches exec.ErrQuarantine; if the server has not answered the last request, one that matches
+	// AcquireBy waits for the lock until ctx ends or, unless end is zero, end comes. Then it returns a *HeldError; in Strict mode, if
+	// nothing is granted yet, an error that matches exec.ErrQuarantine; if the server has not answered the last request, one that matches
 	// exec.ErrUnavailable. A lock that is granted while the waiter leaves is returned.
 	AcquireBy(ctx context.Context, end time.Time) (Lease, error)
 	// TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it returns a *HeldError; in Strict mode, if nothing is
-	// granted yet, an error that matches exec.ErrQuarantine. Other errors are those of Acquire.
+	// granted yet, an error that matches exec.ErrQuarantine. Other errors are those of AcquireBy.
 	TryAcquire(ctx context.Context) (Lease, error)
 	// Status returns who holds the lock and who waits for it. It changes nothing.
 	Status(ctx context.Context) (lock.Status, error)
@@ -44,9 +42,6 @@ type Lease interface {
 	// WhenOver calls f when the lease ends, or at once if it has ended, with the error that Err returns from then on. The end of the lease
 	// waits for f, which must not block and may call no method of the lease but FenceOf. After forget, f is not called.
 	WhenOver(f func(error)) (forget func())
-	// Within returns a context made from ctx that carries the lease. With it, a reentrant lock can be acquired again; any other acquire
-	// that would wait for the lease returns ErrDeadlock.
-	Within(ctx context.Context) context.Context
 	Token() uint64
 	Tokens() map[string]uint64  // fences by the names of locks
 	FenceOf(lock string) uint64 // the fence of the lock with that name
@@ -94,9 +89,6 @@ func (l *Target) With(opts ...kind.Option) *Target {
 
 // String names the lock.
 func (l Target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.Name()) }
-
-// Acquire implements Lock: it is AcquireBy without an end.
-func (l *Target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
 
 // AcquireBy implements Lock.
 func (l *Target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {

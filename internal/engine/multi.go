@@ -78,9 +78,6 @@ func (l *multi) check() error {
 	return nil
 }
 
-// Acquire implements Lock.
-func (l *multi) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
-
 // AcquireBy implements Lock.
 func (l *multi) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 	o, ctx := l.c.observe(ctx, l, false)

@@ -111,7 +111,7 @@ func (wq *waitQueue) unheard(ctx context.Context, l *Target) error {
 	case wq.unansweredSince != 0 && wq.l.c.Server.IsSilent(clock.Time(wq.unansweredSince)):
 		return wq.l.c.Server.Unheard(ctx, "acquire", l.Name(), clock.Time(wq.unansweredSince))
 	}
-	if left := wq.quarantineLeft(); left > 0 {
+	if left := time.Until(wq.contention.restsUntil).Round(time.Millisecond); left > 0 {
 		return exec.EndedBy(ctx, wq.l.c.QuarantineError("acquire", l.Name(), left))
 	}
 	return nil
@@ -266,7 +266,7 @@ func (wq *waitQueue) lookForQuarantine(l *Target) {
 		a = &got.hold.attempt
 	default:
 		wq.mu.Lock()
-		wq.noteQuarantine(got.quarantine())
+		wq.noteQuarantine(got.Refusal.Quarantine)
 		wq.mu.Unlock()
 	}
 	a.Abandon()
@@ -284,20 +284,4 @@ func (wq *waitQueue) noteQuarantine(left time.Duration) {
 		wq.contention.restsUntil = time.Time{}
 	}
 	wq.l.c.grantingAt.Store(int64(grantingAt))
-}
-
-// quarantine returns how much longer the server grants nothing, according to its reply.
-func (g grantOrReply) quarantine() time.Duration {
-	if g.Word != codec.Quarantined {
-		return 0
-	}
-	return g.Refusal.Quarantine
-}
-
-// quarantineLeft returns for how much longer the server grants nothing; 0 if the queue knows of no quarantine. The caller holds wq.mu.
-func (wq *waitQueue) quarantineLeft() time.Duration {
-	if wq.contention.restsUntil.IsZero() {
-		return 0
-	}
-	return max(time.Until(wq.contention.restsUntil).Round(time.Millisecond), 0)
 }

@@ -25,11 +25,9 @@ func (w *within) Value(key any) any {
 	return w.Context.Value(key)
 }
 
-// Within implements Lease.
-func (l *holdLease) Within(ctx context.Context) context.Context { return &within{ctx, l} }
-
-// Within implements Lease.
-func (m *JointLease) Within(ctx context.Context) context.Context { return &within{ctx, m} }
+// Within returns a context made from ctx that carries the lease. With it, a reentrant lock can be acquired again; any other acquire that
+// would wait for the lease returns ErrDeadlock.
+func Within(ctx context.Context, lease Lease) context.Context { return &within{ctx, lease} }
 
 // outer returns the innermost held lease, of those carried by ctx, within which l can be acquired again (Reentrant), or nil. It returns
 // ErrDeadlock if an acquire of l would wait for a lease that ctx carries.

@@ -47,7 +47,7 @@ func (l *Lease) Context(parent context.Context) context.Context {
 
 // scope returns the context of work under the lease, and what ends that.
 func (l *Lease) scope(parent context.Context) (_ context.Context, end context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(l.e().Within(parent))
+	ctx, cancel := context.WithCancelCause(engine.Within(parent, l.e()))
 	forget := l.e().WhenOver(func(err error) { cancel(l.leave(err)) })
 	return ctx, func(cause error) {
 		forget()

@@ -76,7 +76,7 @@ func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
 	}
 	acq := &acquirer{queue: wq, attempt: a, wakeups: make(wakeups, 1), began: time.Now(), answered: answered}
 	wq.needContention().acquirer = acq
-	wq.ref()
+	wq.refs.Add(1)
 	wq.l.c.Tasks.Run(acq.run)
 }
 
@@ -145,7 +145,7 @@ func (acq *acquirer) next() *Target {
 	if head == nil {
 		acq.queue.contention.acquirer = nil
 		if acq.attempt != nil {
-			acq.attempt.abandon()
+			acq.attempt.Abandon()
 		}
 	}
 	if acq.leaving != nil { // the attempt was abandoned above, or another waiter keeps its place
@@ -190,7 +190,7 @@ func (acq *acquirer) ask(mode codec.Mode) (grantOrReply, error) {
 			cancel() // read the message before trying again
 		}
 	}
-	got, err := a.ask(ctx, mode, max(acq.queue.fences(a.l), 1))
+	got, err := a.ask(ctx, time.Time{}, mode, max(acq.queue.fences(a.l), 1))
 	if ctx.Err() != nil {
 		err = met // callers know nothing of ctx
 	}
@@ -301,7 +301,7 @@ func (acq *acquirer) failed(err error) *hold {
 		// mutants: failed-listens
 		return acq.sleepFor(acq.attempt, codec.Place{}, schedule.Jitter(500*time.Millisecond, 50))
 	}
-	acq.attempt.abandon()
+	acq.attempt.Abandon()
 	acq.attempt = nil
 	if own {
 		acq.queue.failHead(l, err)
@@ -338,8 +338,8 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	var look <-chan time.Time
-	if acq.queue.l.c.Config.Strict {
-		timer := time.NewTimer(acq.queue.l.c.untilLook())
+	if c := acq.queue.l.c; c.Config.Strict {
+		timer := time.NewTimer(max(quarantineLook, quarantineKnown-clock.Mono()+clock.Reading(c.grantingAt.Load())))
 		defer timer.Stop()
 		look = timer.C
 	}
@@ -422,7 +422,7 @@ func (a *attempt) untilDue(s *wire.Standby) time.Duration {
 // accept makes a hold from a notification. It returns nil if the next check has to confirm the grant: because the claim is over or nearly
 // so, or because the lease may not begin with a claim, which no replica has confirmed.
 func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
-	if !a.l.Set.Renew || a.l.Set.IsDurable() {
+	if !a.l.Set.Renew || a.l.Set.Durable {
 		return nil
 	}
 	// If this process believes that it holds the lock, only the server's own reply may end that: anyone who can publish could have sent the
@@ -430,7 +430,7 @@ func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
 	acq.queue.mu.Lock()
 	held := acq.queue.current.isLive()
 	acq.queue.mu.Unlock()
-	if held || acq.queue.l.unqueued().isLive() {
+	if held {
 		return nil
 	}
 	h, ok := a.holdFromMessage(n)
@@ -468,7 +468,7 @@ func (acq *acquirer) poll(up bool) *hold {
 	}
 	if got.Word == codec.Quarantined {
 		acq.queue.mu.Lock()
-		acq.queue.noteQuarantine(got.quarantine())
+		acq.queue.noteQuarantine(got.Refusal.Quarantine)
 		acq.queue.mu.Unlock()
 	}
 	acq.pause(schedule.Jitter(min(max(time.Since(acq.began)/8, 50*time.Millisecond), time.Second), 20))

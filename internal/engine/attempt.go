@@ -93,7 +93,8 @@ func (l *Target) newAttempt() *attempt {
 	return &attempt{l: l, head: l.c.mint.head(l.Keys.Lock, 0), particulars: &nothingParticular}
 }
 
-func (a *attempt) token() string { return a.head.Token() }
+// Token returns the attempt's token.
+func (a *attempt) Token() string { return a.head.Token() }
 
 // MinClaim is the least time that a waiter has to renew a lock that it was handed. It is long enough for a slow notification, and short
 // enough for the other waiters if the waiter's process hangs. Only tests on real servers change it: such a server may stand still for
@@ -110,14 +111,14 @@ func (a *attempt) listen(channel string) {
 	// Do not promise a look if the wait is likely to be longer than the claim: the server would send the standby all the same, and the look
 	// would be one request more.
 	// mutants: long-wait
-	if a.l.plain() && c.waited.Load() < int64(a.claim) {
+	if a.l.Set.Kind.Native && c.waited.Load() < int64(a.claim) {
 		a.by, a.owesLook = c.Server.Time(a.l.Slot())/1000+a.claim.Milliseconds(), true
 	}
 	a.member = a.request(codec.Acquire{}).Member()
 	a.inbox = make(chan wire.Message, 4)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.attempts.Set(a.token(), a)
+	c.attempts.Set(a.Token(), a)
 }
 
 // forget ends notifications to this attempt. Unless the lock was detached, the client gives back a grant to the token that arrives later.
@@ -128,7 +129,7 @@ func (a *attempt) forget() {
 	c := a.l.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.attempts.Delete(a.token())
+	c.attempts.Delete(a.Token())
 }
 
 // notify passes on a notification for this attempt's token.
@@ -141,9 +142,9 @@ func (a *attempt) notify(m wire.Message) {
 
 // request completes a request for the lock with the fields that are the same in all of the attempt's requests.
 func (a *attempt) request(q codec.Acquire) *codec.Acquire {
-	q.Token, q.TTL, q.Info = a.token(), a.l.Set.Term(), a.l.Set.Info
+	q.Token, q.TTL, q.Info = a.Token(), a.l.Set.Term(), a.l.Set.Info
 	q.Claim, q.By, q.Channel, q.Score = a.claim, a.by, a.channel, a.score
-	if a.l.Set.Kind.IsShared() {
+	if a.l.Set.Kind.IsShared {
 		q.Share = a.l.Set.Kind.Share(a.l.Set)
 	}
 	return &q
@@ -165,13 +166,8 @@ func (g grantOrReply) holder(l *Target) *lock.Holder {
 	return &h
 }
 
-// ask requests the lock and that many fences.
-func (a *attempt) ask(ctx context.Context, mode codec.Mode, fences int) (grantOrReply, error) {
-	return a.askSince(time.Time{}, ctx, mode, fences)
-}
-
-// askSince is ask for a caller that has been trying since began, unless began is zero.
-func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode, fences int) (grantOrReply, error) {
+// ask requests the lock and that many fences, for a caller that has been trying since began, or begins now if that is zero.
+func (a *attempt) ask(ctx context.Context, began time.Time, mode codec.Mode, fences int) (grantOrReply, error) {
 	for range 3 {
 		notAfter := a.l.NotAfter()
 		q := a.request(codec.Acquire{Lock: a.l.Ref(), Mode: mode, NotAfter: notAfter, Fences: fences})
@@ -215,7 +211,8 @@ func (a *attempt) heard(r lock.Answer[codec.Reply]) (grantOrReply, error) {
 		// mutants: early-look
 		own.owesLook = own.owesLook && reply.Now < own.by*1000
 	case codec.Deep:
-		return grantOrReply{}, a.l.tooDeep()
+		return grantOrReply{}, fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows",
+			lock.ErrDepth, a.l.Name(), a.l.Set.Owner, a.l.Set.MaxDepth)
 	}
 	reply := r.Reply
 	return grantOrReply{Reply: &reply}, nil
@@ -236,9 +233,11 @@ func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration,
 	h.at = now
 	// mutants: fence-believed
 	if !believable(fence, now) {
-		return nil, &exec.Failure{Op: "acquire", Name: a.l.Name(), Server: a.l.c.Server.Addr(), Kind: exec.ErrWrongType, Err: errUnbelievable(a.l, fence)}
+		wrong := fmt.Errorf("fence %d is more than a day ahead of the server's clock; set that clock right if it is behind; otherwise delete the fence counter %q, which somebody has set", fence, a.l.FenceKey())
+		return nil, &exec.Failure{Op: "acquire", Name: a.l.Name(), Server: a.l.c.Server.Addr(), Kind: exec.ErrWrongType, Err: wrong}
 	}
-	if h.noteHeard(heard) {
+	h.renewAt(heard) // for firstLease
+	if h.expired(heard) {
 		late := fmt.Errorf("%w; it lasts for %s, and the server answers within %s on average", errLate, term, a.l.c.Server.RTT.Mean().Round(time.Microsecond))
 		return nil, &exec.Failure{Op: "acquire", Name: a.l.Name(), Server: a.l.c.Server.Addr(), Kind: exec.ErrUnavailable, Err: late}
 	}
@@ -252,10 +251,6 @@ const longestLead = 24 * time.Hour
 // shuts out all later holders.
 func believable(fence uint64, now int64) bool {
 	return fence <= uint64(max(now, 0)+longestLead.Microseconds())
-}
-
-func errUnbelievable(l *Target, fence uint64) error {
-	return fmt.Errorf("fence %d is more than a day ahead of the server's clock; set that clock right if it is behind; otherwise delete the fence counter %q, which somebody has set", fence, l.FenceKey())
 }
 
 // maxLead bounds how far the fence in a notification may be ahead of the server's clock. A counter that leads the clock by more than a
@@ -283,7 +278,7 @@ func (a *attempt) holdFromMessage(n *wire.Grant) (*hold, bool) {
 		return nil, false
 	}
 	h := newHold(a, a.anchor.Sent, -sinceAnchor, valid, n.Fence, 1)
-	h.state, h.at = claimed, n.Now
+	h.claim, h.at = true, n.Now
 	h.renewAt(now)
 	return h, true
 }
@@ -292,8 +287,8 @@ func (a *attempt) holdFromMessage(n *wire.Grant) (*hold, bool) {
 // https://redis.io/docs/latest/develop/use/patterns/distributed-locks/
 func drift(d time.Duration) time.Duration { return d/100 + 2*time.Millisecond }
 
-// abandon takes back, in the background, what the server has or may get under this attempt's token.
-func (a *attempt) abandon() {
+// Abandon takes back, in the background, what the server has or may get under this attempt's token.
+func (a *attempt) Abandon() {
 	a.abandonPredecessor()
 	if !a.owed {
 		a.forget()
@@ -305,7 +300,7 @@ func (a *attempt) abandon() {
 		departed = c.Departing.Add(a.l.Keys.Queue)
 	}
 	end := c.takingBackUntil(a.l)
-	c.reclaimersOf(a.l).run(func(hopeless bool) bool {
+	c.serverOf(a.l).reclaimers.run(func(hopeless bool) bool {
 		answered := false
 		if !hopeless {
 			// mutants: release-behind
@@ -313,7 +308,7 @@ func (a *attempt) abandon() {
 				a.releaseBehind()
 			}
 			// mutants: take-back
-			answered = c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, end)
+			answered = c.takeBack(a.l, codec.Release{Token: a.Token(), Member: a.member, Tombstone: a.unanswered}, a.ending, end)
 			// mutants: ghost-abandoned
 			if a.ghost != 0 {
 				c.Tasks.Run(func() { a.releaseGhost(firstGhostPause) })
@@ -358,17 +353,10 @@ func (r *reclaimers) run(f func(hopeless bool) (answered bool)) {
 	})
 }
 
-func (c *Client) reclaimersOf(l *Target) *reclaimers {
-	if at, known := c.serverOf(l); known {
-		return &at.reclaimers
-	}
-	return &c.reclaimers
-}
-
 // abandonPredecessor abandons the attempt whose place this one has taken.
 func (a *attempt) abandonPredecessor() {
 	if a.predecessor != nil {
-		a.predecessor.abandon()
+		a.predecessor.Abandon()
 		a.predecessor = nil
 	}
 }
@@ -378,13 +366,13 @@ func (c *Client) takingBackUntil(l *Target) time.Time {
 	return time.Now().Add(l.Set.Term() + c.Config.RetryTimeout + c.Config.CommandTimeout)
 }
 
-// takeBack sends a release for a token until the server answers or refuses it for good, end passes, or the client closes. It reports
-// whether the server answered.
-func (c *Client) takeBack(l *Target, token, member string, tombstone int64, how ending, end time.Time) bool {
+// takeBack sends a release until the server answers or refuses it for good, end passes, or the client closes. It reports whether the server
+// answered.
+func (c *Client) takeBack(l *Target, q codec.Release, how ending, end time.Time) bool {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		_, _, err := c.release(ctx, l, token, member, tombstone, how)
+		_, _, err := c.release(ctx, time.Now(), l, q, how)
 		switch kind := exec.KindOf(err); {
 		case err == nil, kind == exec.ErrWrongType, kind == exec.ErrUnsupported:
 			return true
@@ -401,14 +389,9 @@ func (c *Client) takeBack(l *Target, token, member string, tombstone int64, how 
 	}
 }
 
-// release ends whatever the server has under a token, and retries as lock.Ask does. If the lock's keys are, or may be, on different nodes,
-// it deletes the lock's own key, provided that nobody is waiting.
-func (c *Client) release(ctx context.Context, l *Target, token, member string, tombstone int64, how ending) (reply codec.Reply, unanswered bool, err error) {
-	return c.releaseSince(time.Now(), ctx, l, codec.Release{Token: token, Member: member, Tombstone: tombstone}, how)
-}
-
-// releaseSince is release for a caller that has been trying since began.
-func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q codec.Release, how ending) (reply codec.Reply, unanswered bool, err error) {
+// release ends whatever the server has under a token, for a caller that has been trying since began. It retries as lock.Ask does. If the
+// lock's keys are, or may be, on different nodes, it deletes the lock's own key, provided that nobody is waiting.
+func (c *Client) release(ctx context.Context, began time.Time, l *Target, q codec.Release, how ending) (reply codec.Reply, unanswered bool, err error) {
 	rq := lock.Request{Op: exec.OpRelease, Lock: &l.Lock, Durable: how == hasCountedDown}
 	q.Lock = l.Ref()
 	if l.Set.Kind.HasParties {
@@ -416,7 +399,7 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q
 	}
 	return exec.Persist(ctx, c.Server, rq.Op, l.Name(), began, func(ctx context.Context) (codec.Reply, error) {
 		a, err := lock.AskOnce(ctx, rq, &q)
-		if !exec.IsDivided(err) || q.Tombstone != 0 || l.Set.Kind.IsShared() {
+		if !exec.IsDivided(err) || q.Tombstone != 0 || l.Set.Kind.IsShared {
 			return a.Reply, err
 		}
 		dropped, dropErr := lock.AskOnce(ctx, rq, codec.ReleaseByKey(q.Lock, q.Token))

@@ -37,7 +37,8 @@ type Electorate struct {
 func (l *Target) AsElection() *Electorate {
 	own := l.With(kind.Apart(kind.SeenAsElection))
 	if k := l.Set.Kind; k.Joinable || k.ByOwner {
-		own.refuse(fmt.Errorf("%w: lock %q: readers, or the leases of an owner, cannot lead: they have one fence", lock.ErrInvalid, l.Name()))
+		own.Set = own.Set.Copy()
+		own.Set.Err = fmt.Errorf("%w: lock %q: readers, or the leases of an owner, cannot lead: they have one fence", lock.ErrInvalid, l.Name())
 	}
 	return newElectorate(own, l.c, own, own.Ready)
 }
@@ -100,7 +101,7 @@ func (l *Target) AskingBy(ctx context.Context, end time.Time) (context.Context, 
 func (l *Target) Unanswered(err error) error { return l.c.unanswered(l.Name(), err) }
 
 // TokenOf returns the token of a lease of one lock.
-func TokenOf(lease Lease) string { return lease.(*holdLease).g.attempt.token() }
+func TokenOf(lease Lease) string { return lease.(*holdLease).g.attempt.Token() }
 
 // Ask sends a request about the lock until it is answered. If durable is true, the answer counts only once it is as durable as the lock.
 func Ask[R any](ctx context.Context, l *Target, op string, durable bool, q codec.Request[R]) (R, error) {

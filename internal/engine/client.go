@@ -37,8 +37,6 @@ type Client struct {
 	calls      sync.Pool      // calls on pipes; each client has its own pool, since calls must not leave a test's virtual time
 	contended  recent[string] // keys of locks that others held or were waiting for when last seen
 	waiters    sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
-	renewers   exec.Limiter   // for renewals in a Cluster while it is unknown which server has the lock
-	reclaimers reclaimers     // likewise
 	cleanups   exec.Limiter   // for releases of lost leases
 	detached   detachments
 	notices    notices
@@ -51,7 +49,6 @@ type Client struct {
 
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]
-	unqueued compact.Map[string, *hold]    // holds acquired past the wait queue, by the queue's key
 	attempts compact.Map[string, *attempt] // attempts that can be notified, by token
 }
 
@@ -68,8 +65,7 @@ func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 	client.strays = make(chan struct{}, maxStrays)
 	client.notifier = newNotifier(client)
 	client.servers.one.init(client)
-	client.renewers = exec.Limiter{Tasks: &client.Tasks, Most: maxRenewing}
-	client.reclaimers.init(client)
+	client.servers.unknown.init(client)
 	client.cleanups = exec.Limiter{Tasks: &client.Tasks, Most: maxCleanups}
 	return client, nil
 }

@@ -58,7 +58,7 @@ func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
 	defer cancel()
 	got := make(chan error, 1)
 	go func() {
-		_, err := l.Acquire(ctx)
+		_, err := l.AcquireBy(ctx, time.Time{})
 		got <- err
 	}()
 	<-asked

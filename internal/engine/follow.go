@@ -36,7 +36,7 @@ func (acq *acquirer) follow(h *hold) bool {
 	c := wq.l.c
 	by, up := c.listening(h.l)
 	switch {
-	case !up, acq.sub.Polls(), wq.waiting() == 0, !h.l.plain(), c.Config.Strict, h.l.Set.IsDurable():
+	case !up, acq.sub.Polls(), wq.waiting.Load() == 0, !h.l.Set.Kind.Native, c.Config.Strict, h.l.Set.Durable:
 		return false
 	case wq.fences(h.l) > 0: // the lock may be passed on within the process, for longer
 		return false
@@ -158,7 +158,7 @@ func (f *follower) request() *codec.Acquire {
 	}
 	f.notAfter = notAfter
 	// mutants: follower-promises
-	return &codec.Acquire{Token: a.token(), Info: a.l.Set.Info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
+	return &codec.Acquire{Token: a.Token(), Info: a.l.Set.Info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
 }
 
 // settle notes the outcome of the release that carried f, which was not sent before began.

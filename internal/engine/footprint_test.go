@@ -66,7 +66,7 @@ func TestALeaseIsSmall(t *testing.T) {
 			locks, leases := make([]Lock, n), make([]Lease, n)
 			take := func(i int) Lease {
 				locks[i] = client.Mutex("orders-"+strconv.Itoa(100_000+i), c.options(i)...)
-				lease, err := locks[i].Acquire(context.Background())
+				lease, err := locks[i].AcquireBy(context.Background(), time.Time{})
 				must(t, err)
 				return lease
 			}

@@ -3,12 +3,15 @@ package engine
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/pipe"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
@@ -16,15 +19,12 @@ import (
 // This file acquires a free mutex, and releases one that nobody waits for, with the server's own commands (docs/PROTOCOL.md, "The free
 // path"). Everything else is left to the scripts, which handle every case.
 
-// plain reports whether the server's own commands can acquire and release the lock: it is a string, and no other program uses it.
-func (l *Target) plain() bool { return l.Set.Kind.Native }
-
 // takeFree acquires the lock for a new token if the lock looks free and nobody waits for it. If it returns neither a hold nor an error, a
 // script has to ask, with another token. began is when the request was sent; zero if none was.
 func (l *Target) takeFree(ctx context.Context) (h *hold, began time.Time, err error) {
 	c := l.c
 	// mutants: free-scope
-	if !l.plain() || l.Set.SeenAs != "" || c.Config.Strict || l.Set.IsDurable() || c.contended.has(l.Keys.Lock) || c.transactions.areAvoided() {
+	if !l.Set.Kind.Native || l.Set.SeenAs != "" || c.Config.Strict || l.Set.Durable || c.contended.has(l.Keys.Lock) || c.transactions.areAvoided() {
 		return nil, began, nil
 	}
 	p := c.Server.Pipe(l.Keys.Lock)
@@ -34,7 +34,7 @@ func (l *Target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	began = time.Now()
 	a := *l.newAttempt() // a hold copies it, so it escapes to the heap only if it has to be ended
 	call := a.newCall(pipe.Acquire)
-	err = c.Server.SendOn(ctx, p, call, l.Slot())
+	err = c.Server.SendOn(ctx, p, call)
 	outcome := err
 	if err == nil || !exec.MayBeDone(err) {
 		c.noteTransaction(call, err)
@@ -65,46 +65,32 @@ func (l *Target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	return nil, began, err
 }
 
-// fenceOf returns the fence of a lock that was set. It replaces a fence that would overflow by one that is still too high to be believed.
-func fenceOf(call *pipe.Call) uint64 {
-	// mutants: fence-fits
-	return min(call.Fence.Ms, 1<<50)*1000 + call.Fence.Seq
-}
-
 const noLead = 1 << 30
-
-// noteSet notes the time in the lock's value, as a difference, which takes less memory than the time.
-func (a *attempt) noteSet(call *pipe.Call) {
-	if lead := int64(call.Fence.Ms) - call.Granted + noLead; 0 < lead && lead < 2*noLead {
-		atomic.StoreUint32(&a.lead, uint32(lead))
-	}
-}
 
 // forgetSet notes that the lock's value may have changed.
 func (a *attempt) forgetSet() { atomic.StoreUint32(&a.lead, 0) }
 
-// setAt returns the time, in ms, in the value with which the server's own command set the lock, whose fence is fence; 0 if it is unknown.
-func (a *attempt) setAt(fence uint64) int64 {
-	lead := atomic.LoadUint32(&a.lead)
-	if lead == 0 {
-		return 0
-	}
-	return int64(fence/1000) - int64(lead) + noLead
-}
-
 // takesSet makes the hold of a lock that was set and is acquired.
 func (a *attempt) takesSet(call *pipe.Call) (*hold, error) {
 	a.owed = true
-	a.noteSet(call)
+	if lead := int64(call.Fence.Ms) - call.Granted + noLead; 0 < lead && lead < 2*noLead {
+		a.lead = uint32(lead)
+	}
+	// A fence that would overflow is replaced by one that is still too high to be believed.
+	// mutants: fence-fits
+	fence := min(call.Fence.Ms, 1<<50)*1000 + call.Fence.Seq
 	// mutants: set-deadline
-	return a.takes(call.Sent, call.Heard, call.Now, call.Left(), fenceOf(call), 1)
+	return a.takes(call.Sent, call.Heard, call.Now, call.Left, fence, 1)
 }
 
 // isGrant reports whether a lock that was set is acquired: nobody waited for it, its fence can be used, and it lasts about as long as it
-// should.
+// should. It asks the server once more if the call does not tell whether somebody is queued.
 func (l *Target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) bool {
+	term, left := l.Set.Term(), call.Left
+	leeway := max(term/20, 20*time.Millisecond)
 	switch {
-	case !l.isAsAsked(call):
+	// mutants: late-expiry
+	case left <= 0, left > term+leeway, left < term-leeway && !l.Set.Unbounded(), call.Fence.Seq >= 1000:
 		return false
 	// mutants: barging
 	case call.Queues > 0 && (call.Others == 0 || l.isAwaited(ctx, p)):
@@ -114,22 +100,10 @@ func (l *Target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) boo
 	return true
 }
 
-// isAsAsked reports whether a lock that was set has a usable fence and lasts about as long as it should.
-func (l *Target) isAsAsked(call *pipe.Call) bool {
-	term, left := l.Set.Term(), call.Left()
-	leeway := max(term/20, 20*time.Millisecond)
-	switch {
-	// mutants: late-expiry
-	case left <= 0, left > term+leeway, left < term-leeway && !l.Set.Unbounded(), call.Fence.Seq >= 1000:
-		return false
-	}
-	return true
-}
-
 // isAwaited reports whether somebody may be queued for the lock.
 func (l *Target) isAwaited(ctx context.Context, p *pipe.Pipe) bool {
 	exists := pipe.Call{Words: []string{"EXISTS", l.Keys.Queue}}
-	err := l.c.Server.SendOn(ctx, p, &exists, l.Slot())
+	err := l.c.Server.SendOn(ctx, p, &exists)
 	return err != nil || exists.Text != "0"
 }
 
@@ -141,7 +115,7 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 	err := ctx.Err()
 	if err == nil {
 		var reply codec.Reply
-		if reply, _, err = c.releaseSince(began, ctx, l, codec.Release{Token: a.token()}, a.ending); err == nil {
+		if reply, _, err = c.release(ctx, began, l, codec.Release{Token: a.Token()}, a.ending); err == nil {
 			// mutants: ghost-left
 			if a.ghost != 0 && reply.Word != codec.Released {
 				c.Tasks.Run(func() { a.releaseGhost(firstGhostPause) })
@@ -150,7 +124,7 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 		}
 	}
 	// mutants: end-given-up
-	a.abandon()
+	a.Abandon()
 	if err == ctx.Err() {
 		return c.Server.Unheard(ctx, "acquire", l.Name(), began)
 	}
@@ -177,14 +151,14 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 		return
 	}
 	// mutants: ghosts-bounded
-	c.reclaimersOf(l).run(func(hopeless bool) bool {
+	c.serverOf(l).reclaimers.run(func(hopeless bool) bool {
 		if hopeless {
 			return false
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), rest+c.Config.CommandTimeout)
 		defer cancel()
 		settled := a.set.IsSettled() // before this release is sent: an earlier one may have overtaken the SET
-		reply, _, err := c.release(ctx, l, a.token(), "", 0, a.ending)
+		reply, _, err := c.release(ctx, time.Now(), l, codec.Release{Token: a.Token()}, a.ending)
 		// mutants: ghost-released
 		if err != nil || !settled && reply.Word != codec.Released {
 			c.Tasks.Run(func() { a.releaseGhost(min(2*pause, 5*time.Second)) })
@@ -199,8 +173,8 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 func (a *attempt) releaseBehind() {
 	c, l := a.l.c, a.l
 	if p := c.Server.Pipe(l.Keys.Lock); p != nil {
-		release := codec.Release{Lock: l.Ref(), Token: a.token()}
-		c.Server.StartOn(p, &pipe.Call{Words: pipe.BySource(release.Call())}, l.Slot(), func(error) {})
+		release := codec.Release{Lock: l.Ref(), Token: a.Token()}
+		c.Server.StartOn(p, &pipe.Call{Words: pipe.BySource(release.Call())}, func(error) {})
 	}
 }
 
@@ -225,17 +199,17 @@ func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.Reply
 	// mutants: release-with-tombstone
 	if p := a.freePath(); tombstone == 0 && p != nil {
 		var done bool
-		if done, unanswered = a.free(p, h.fence()); done {
+		if done, unanswered = a.free(p, h.first.fence); done {
 			return released, false, nil
 		}
 	}
-	q := codec.Release{Token: a.token(), Member: a.member, Tombstone: tombstone}
+	q := codec.Release{Token: a.Token(), Member: a.member, Tombstone: tombstone}
 	f := h.queue.takeFollower(h)
 	if f != nil {
 		q.Next = f.request()
 	}
 	sent := clock.Now()
-	reply, again, err := a.l.c.releaseSince(began, context.WithoutCancel(ctx), a.l, q, a.ending)
+	reply, again, err := a.l.c.release(context.WithoutCancel(ctx), began, a.l, q, a.ending)
 	if f != nil {
 		f.settle(q.Next, sent, reply, again, err)
 	}
@@ -248,7 +222,7 @@ var released = codec.Reply{Head: codec.Head{Word: codec.Released}}
 // freePath returns the pipe on which the lock may be deleted; nil if somebody may be waiting for the lock, or if the release script has to
 // release it.
 func (a *attempt) freePath() *pipe.Pipe {
-	if l := a.l; (l.plain() || l.Set.Kind.IsVote) && !l.c.contended.has(l.Keys.Lock) {
+	if l := a.l; (l.Set.Kind.Native || l.Set.Kind.IsVote) && !l.c.contended.has(l.Keys.Lock) {
 		return l.c.Server.Pipe(l.Keys.Lock)
 	}
 	return nil
@@ -259,7 +233,7 @@ func (a *attempt) freePath() *pipe.Pipe {
 func (a *attempt) free(p *pipe.Pipe, fence uint64) (done, unanswered bool) {
 	// mutants: native-release
 	c, call := a.l.c, a.deletion(fence)
-	err := c.Server.SendOn(context.Background(), p, call, a.l.Slot())
+	err := c.Server.SendOn(context.Background(), p, call)
 	done, unanswered = a.deleted(call, err)
 	if err == nil {
 		c.calls.Put(call)
@@ -269,12 +243,12 @@ func (a *attempt) free(p *pipe.Pipe, fence uint64) (done, unanswered bool) {
 
 // deletion returns the call that deletes the lock: by a command if the server has it and the value is known, otherwise by a script.
 func (a *attempt) deletion(fence uint64) *pipe.Call {
-	granted := a.setAt(fence)
-	if granted == 0 || !a.l.c.Server.DeletesIfEqual.Load() {
+	lead := atomic.LoadUint32(&a.lead)
+	if lead == 0 || !a.l.c.Server.DeletesIfEqual.Load() {
 		return a.newCall(pipe.Release)
 	}
 	call := a.newCall(pipe.Delete)
-	call.Granted = granted
+	call.Granted = int64(fence/1000) - int64(lead) + noLead
 	return call
 }
 
@@ -298,7 +272,7 @@ func (a *attempt) deleted(call *pipe.Call, err error) (done, unanswered bool) {
 func (a *attempt) freeThen(p *pipe.Pipe, fence uint64, tell func(done, unanswered bool)) {
 	c, call := a.l.c, a.deletion(fence)
 	c.Tasks.Begin()
-	if c.Server.StartOn(p, call, a.l.Slot(), func(err error) {
+	if c.Server.StartOn(p, call, func(err error) {
 		defer c.Tasks.End()
 		tell(a.deleted(call, err))
 	}) {
@@ -306,4 +280,102 @@ func (a *attempt) freeThen(p *pipe.Pipe, fence uint64, tell func(done, unanswere
 	}
 	c.Tasks.End()
 	c.Tasks.Run(func() { tell(a.free(p, fence)) })
+}
+
+// transactions is what a client knows about the transactions that acquire locks. The user may lack the right to one of their commands, and
+// a proxy in front of the server may refuse transactions or close the connection.
+type transactions struct {
+	answered atomic.Bool  // a transaction was carried out
+	lost     atomic.Int64 // the clock.Reading when a transaction first went unanswered; or 0
+	avoided  atomic.Int64 // the clock.Reading until which scripts acquire locks instead; or 0
+}
+
+// avoidedFor is how long scripts acquire locks after a transaction was refused.
+const avoidedFor = time.Minute
+
+func (t *transactions) areAvoided() bool {
+	until := t.avoided.Load()
+	return until != 0 && until > int64(clock.Mono())
+}
+
+// noteTransaction records how a transaction ended. Until one has been answered, the second in a row to go unanswered counts as refused; the
+// first may only have met a broken connection.
+func (c *Client) noteTransaction(call *pipe.Call, err error) {
+	t := &c.transactions
+	// mutants: transaction-done
+	if err == nil || call.Now != 0 { // it was carried out, even if one of its commands failed
+		if !t.answered.Load() {
+			t.answered.Store(true)
+		}
+		return
+	}
+	fate, _ := exec.Classify(err)
+	// An ASK, or a missing right to this key, says nothing about other locks.
+	// mutants: transaction-refused
+	refused := exec.IsLacking(err) && (strings.HasPrefix(err.Error(), "ERR ") || strings.Contains(err.Error(), "command"))
+	// mutants: transaction-unanswered
+	if !refused && (fate != exec.Unknown || t.answered.Load()) {
+		return
+	}
+	now := clock.Mono()
+	// mutants: transaction-lost-once
+	if !refused && (t.lost.CompareAndSwap(0, int64(now)) || int64(now-time.Since(call.Began)) < t.lost.Load()) {
+		return
+	}
+	// mutants: transactions-avoided
+	t.avoided.Store(int64(now + avoidedFor))
+	c.Warn(lock.Warning{
+		What:        "the server, or a proxy in front of it, carries out no transactions",
+		Seen:        exec.Shown(err.Error()),
+		Consequence: "locks are acquired by scripts, which take the server longer",
+		Remedy:      "allow MULTI, EXEC and the other commands in docs/SECURITY.md; if that is not possible, set Config.ViaClient",
+	})
+}
+
+// recent remembers keys for a while, such as those of locks that others held or were waiting for when last seen.
+type recent[K comparable] struct {
+	most  int // bounds how many keys are remembered
+	mu    sync.Mutex
+	newer map[K]struct{}
+	older map[K]struct{} // keys not looked up since newer was begun
+}
+
+func (r *recent[K]) has(key K) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, is := r.newer[key]; is {
+		return true
+	}
+	_, was := r.older[key]
+	if was {
+		r.remember(key)
+	}
+	return was
+}
+
+// add adds a key. It reports whether that made it forget others.
+func (r *recent[K]) add(key K) (forgot bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.remember(key)
+}
+
+func (r *recent[K]) remove(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.newer, key)
+	delete(r.older, key)
+}
+
+// remember adds a key to the newer ones. If there are too many, it first forgets the older half, which has not been looked up for longest.
+// The caller holds r.mu.
+func (r *recent[K]) remember(key K) (forgot bool) {
+	// mutants: contended-bound
+	if len(r.newer) >= r.most/2 || r.newer == nil {
+		forgot = len(r.older) > 0
+		r.older, r.newer = r.newer, map[K]struct{}{}
+	}
+	delete(r.older, key)
+	r.newer[key] = struct{}{}
+	return forgot
 }

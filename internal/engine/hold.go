@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -27,7 +28,7 @@ const (
 // another. It has several leases at once if readers share it, or if its holder acquires the lock again (Reentrant).
 type hold struct {
 	attempt            // a copy of the attempt that was granted, which is no longer used
-	queue   *waitQueue // nil if the lock was acquired past the wait queue, as by TryAcquire
+	queue   *waitQueue // nil for votes, and for parts of a Multi that were granted at once
 
 	at int64 // server time of the reply that granted the lock, µs; 0 if not needed
 
@@ -42,12 +43,11 @@ type hold struct {
 	renewalQueued bool          // one of them has not been sent yet
 
 	state    state
-	before   state // the state that the hold had before it was changing
-	unqueued bool  // the hold is in Client.unqueued
-	counted  bool  // the hold is in Client.holds, which Close waits for
-	final    bool  // the server keeps the lock for as long as MaxHold allows
-	extended bool  // Extend asked for more than the lock's TTL
-	kept     bool  // the hold has a reference to its wait queue; guarded by queue.mu
+	claim    bool // handed over for a short time, until the first renewal
+	counted  bool // the hold is in Client.holds, which Close waits for
+	final    bool // the server keeps the lock for as long as MaxHold allows
+	extended bool // Extend asked for more than the lock's TTL
+	kept     bool // the hold has a reference to its wait queue; guarded by queue.mu
 
 	renewals     int32 // how many renewals countRenewal has counted
 	reassertions int32 // how often the lock was claimed again after the server lost data
@@ -55,7 +55,7 @@ type hold struct {
 	mostPasses   int32 // bound on passed
 
 	lease     *holdLease    // the current lease
-	first     holdLease     // not a pointer, since every hold needs one: one allocation instead of two
+	first     holdLease     // its fence is the one in the lock's value; not a pointer, since every hold needs one: one allocation instead of two
 	others    []*holdLease  // all leases besides the current one: other readers', or the same holder's
 	nextFence uint64        // fence of the lease that gets the lock next
 	fenceEnd  uint64        // end of the fences reserved for passing on, exclusive; 0 if none ever were
@@ -72,49 +72,31 @@ type hold struct {
 type state uint8
 
 const (
-	claimed  state = iota // handed over for a short time; its first renewal makes it held
-	held                  // renewed until it is released
+	held     state = iota // renewed until it is released; only now can it be passed on or joined
 	changing              // becoming a reader's or a writer's, or being detached: not renewed, passed on or joined
 	retired               // its leases have ended but are not all released: no longer renewed
 	over                  // released or lost: at most its release has still to be sent
 )
 
-// isSteady reports whether leases may be passed on, joined and renewed.
-func (s state) isSteady() bool { return s <= held }
-
 // takesRenewals reports whether a renewal's reply still counts.
 func (s state) takesRenewals() bool { return s != changing && s != over }
-
-// isClaim reports whether no renewal has confirmed the hold yet. The caller holds h.mu.
-func (h *hold) isClaim() bool {
-	return h.state == claimed || h.state == changing && h.before == claimed
-}
 
 // newHold returns a hold that lasts for valid from anchor on, and has block fences, of which fence is the first. age is how long before
 // anchor the lock was granted; it is negative if the grant came later.
 func newHold(a *attempt, anchor clock.Instant, age, valid time.Duration, fence uint64, block int64) *hold {
 	a.l.c.Server.HasWritten()
-	h := &hold{attempt: *a, state: held, anchor: anchor, age: age, valid: valid}
+	h := &hold{attempt: *a, anchor: anchor, age: age, valid: valid}
 	h.first = holdLease{g: h, fence: fence}
 	h.lease = &h.first
 	h.mostPasses = int32(min(a.l.c.Config.LocalHandovers, math.MaxInt32/aloneFactor))
 	if block > 1 {
 		h.nextFence, h.fenceEnd = fence+1, fence+uint64(block)
 	}
-	h.final = a.l.Set.MaxHold > 0 && a.l.Set.MaxHold <= a.l.Set.TTL
-	h.capHold()
+	if most := a.l.Set.MaxHold; most > 0 {
+		h.final = most <= a.l.Set.TTL
+		h.capHold()
+	}
 	return h
-}
-
-// noteHeard notes, for firstLease, when the grant was heard, and reports whether the hold had expired by then.
-func (h *hold) noteHeard(now clock.Instant) (late bool) {
-	h.renewAt(now)
-	return h.expired(now)
-}
-
-// isPassable is kind.Settings.Passable for the hold, which may have bounds of its own.
-func (h *hold) isPassable() bool {
-	return h.bounds == nil && h.l.Set.Passable()
 }
 
 // firstLease starts the renewals and returns the first lease. That lease has ended already if the hold is over because the server has
@@ -130,33 +112,32 @@ func (h *hold) firstLease() *holdLease {
 	h.counted = true
 	now := h.anchor.Add(h.renewAfter)
 	switch {
-	case h.state == claimed && h.fencesWanted() > 0:
+	case h.claim && h.fencesWanted() > 0:
 		// Begin to reserve fences before the lease can be released: its release waits for a renewal under way, and then passes the lock on.
 		// mutants: fences-first
 		h.startRenewal(now)
-	case h.state == claimed:
+	case h.claim:
 		h.renewAt(now.Add(min(confirmAfter, h.remainingAt(now)/16)))
 	case h.canRenew():
 		h.renewAt(h.renewalAfter(h.anchor, min(h.l.Set.TTL, h.valid)))
-		if h.attempt.setAt(h.fence()) != 0 && h.bound().maxRenewals < 0 { // so that others see the fence
+		if atomic.LoadUint32(&h.attempt.lead) != 0 && h.bound().maxRenewals < 0 { // so that others see the fence
 			h.renewAfter = min(h.renewAfter, fenceAfter)
 		}
 	default:
 		h.renewAfter = 0
 	}
-	h.planAt(now)
+	h.plan(now)
 	h.mu.Unlock()
 	// mutants: notice-before-grant
-	h.catchUpWithMissed()
+	if until := c.notices.unmatchedUntil.Load(); until != 0 && until > int64(clock.Mono()) && c.notices.unmatched.has(h.grant()) {
+		c.catchUpWithNotices() // a notice about the hold came before it began
+	}
 	// mutants: granted-during-close
 	if c.IsClosing() {
 		h.retire(exec.ErrClosed)
 	}
 	return &h.first
 }
-
-// fence returns the fence in the lock's value, which is the first lease's.
-func (h *hold) fence() uint64 { return h.first.fence }
 
 // nextLease makes the lease that has the lock from now on, with the next reserved fence. The caller holds h.mu.
 func (h *hold) nextLease() *holdLease {
@@ -179,7 +160,7 @@ func (h *hold) hasFence() bool { return h.nextFence < h.fenceEnd }
 // lastFence returns the highest fence that was ever reserved for the hold.
 func (h *hold) lastFence() uint64 {
 	if h.fenceEnd == 0 {
-		return h.fence()
+		return h.first.fence
 	}
 	return h.fenceEnd - 1
 }
@@ -220,10 +201,10 @@ func (h *hold) retireIfIdle() {
 		return
 	}
 	if h.state != changing {
-		h.state = retired
+		h.state, h.claim = retired, false
 	}
 	h.renewAfter = 0
-	h.plan()
+	h.plan(clock.Now())
 }
 
 // leases yields the current lease and the others. The caller holds h.mu.
@@ -270,10 +251,10 @@ func (h *hold) since() clock.Instant { return h.anchor.Add(-h.age) }
 
 func (h *hold) expired(now clock.Instant) bool { return now.Sub(h.anchor) >= h.valid }
 
-// deadline returns when the hold expires, by the monotonic clock. It counts from now: that clock may have stood still since the anchor,
-// while the machine was suspended.
-func (h *hold) deadline(now clock.Instant) clock.Reading {
-	return now.Mono.Add(h.remainingAt(now))
+// deadline returns when the hold expires. It counts from now: the monotonic clock may have stood still since the anchor, while the machine
+// was suspended.
+func (h *hold) deadline(now clock.Instant) time.Time {
+	return clock.Time(now.Mono + h.remainingAt(now))
 }
 
 // remaining returns how long the hold lasts unless it is renewed.
@@ -315,31 +296,31 @@ var errPutOff = fmt.Errorf("%w: earlier renewals are unanswered", driver.ErrNotS
 // late returns how long ago a renewal was due, if this process failed to send it. It returns 0 if the renewal was sent, or if earlier
 // renewals to the server are unanswered. The caller holds h.mu.
 func (h *hold) late(now clock.Instant) time.Duration {
-	held := now.Sub(h.anchor)
+	past := now.Sub(h.anchor)
 	if h.missed() {
-		return held - h.renewAfter
+		return past - h.renewAfter
 	}
-	unsent := h.state.isSteady() && (h.flying == 1 && h.renewalQueued || h.flying == 0 && h.failure != nil)
+	unsent := h.state == held && (h.flying == 1 && h.renewalQueued || h.flying == 0 && h.failure != nil)
 	due := min(h.l.Set.TTL, h.valid) / 3 // roughly
-	if h.isClaim() {
+	if h.claim {
 		due = confirmAfter
 	}
 	if !unsent || h.l.c.renewalsHang(h.l, h.anchor.Add(due)) {
 		return 0
 	}
-	return held - due
+	return past - due
 }
 
 // missed reports whether a renewal was due for at least the last quarter of an expired hold, and Due was not called. The caller holds h.mu.
 func (h *hold) missed() bool {
-	return h.state.isSteady() && h.renewAfter > 0 && h.canRenew() && h.valid-h.renewAfter >= h.valid/4
+	return h.state == held && h.renewAfter > 0 && h.canRenew() && h.valid-h.renewAfter >= h.valid/4
 }
 
 // missing returns the error of a hold that the server no longer knows, as that word of a reply says. If the deadline has passed by now, the
 // lock may have been deleted or taken because it had expired, so the error is that of an expired hold. The caller holds h.mu.
 func (h *hold) missing(word codec.Word) *lock.LostError {
 	lost := h.l.Missing(word)
-	if lost.Reason != lock.LossSuperseded && h.expired(clock.Now()) && !h.hasRumour() {
+	if lost.Reason != lock.LossSuperseded && h.expired(clock.Now()) && h.rumour == nil {
 		return h.expiry()
 	}
 	return lost
@@ -361,11 +342,11 @@ func (h *hold) lose(err *lock.LostError) {
 		// mutants: follower-of-lost
 		h.queue.dismissFollower(h)
 		c.cleanups.Run(func() {
-			c.takeBack(h.l, h.attempt.token(), h.attempt.member, h.attempt.unanswered, hasDied, end)
+			c.takeBack(h.l, codec.Release{Token: h.attempt.Token(), Member: h.attempt.member, Tombstone: h.attempt.unanswered}, hasDied, end)
 			h.attempt.forget()
 			h.uncount()
 		})
-		h.flushLoss(err)
+		h.flush(err)
 		if believed {
 			c.LogLoss(subject, fence, err)
 		}
@@ -384,15 +365,12 @@ func (h *hold) retire(err error) {
 	h.retireIfIdle()
 }
 
-// replacedBy ends h as lost, because the server has granted the lock to next, another hold of this process. h may be nil.
+// replacedBy ends h as lost, because the server has granted the lock to next, another hold of this process.
 //
 // If next has the lower fence, either its reply is late and it was granted before h, or the server has lost its data and its clock has gone
 // back. Nobody here can tell which of the two still has the lock, so both are lost.
 func (h *hold) replacedBy(next *hold) {
-	if h == nil || h == next {
-		return
-	}
-	if h.endAsTaken() && next.fence() < h.fence() {
+	if h.endAsTaken() && next.first.fence < h.first.fence {
 		next.endAsTaken()
 	}
 }
@@ -421,13 +399,6 @@ func (h *hold) isLive() bool {
 // stop marks the hold as over and cancels its renewals. The caller holds h.mu.
 func (h *hold) stop() {
 	h.state = over
-	if c := h.l.c; h.unqueued {
-		c.mu.Lock()
-		if key := h.l.queueKey(); c.unqueued.Get(key) == h {
-			c.unqueued.Delete(key)
-		}
-		c.mu.Unlock()
-	}
 	h.l.c.schedule.Cancel(&h.entry)
 }
 

@@ -73,7 +73,7 @@ func (m *JointLease) add(p *holdLease) bool {
 // joinParts makes one lease of the parts, and returns it.
 func (m *JointLease) joinParts(parts []*holdLease) *JointLease {
 	m.parts = parts
-	m.ctx, m.cancel = context.WithCancelCause(m.Within(context.Background()))
+	m.ctx, m.cancel = context.WithCancelCause(Within(context.Background(), m))
 	for _, p := range parts {
 		m.watch(p)
 	}

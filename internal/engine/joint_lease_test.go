@@ -17,7 +17,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	defer c.Close(t.Context())
 	l := c.Mutex("a")
 	part := func() *holdLease {
-		lease, err := l.acquire(t.Context(), time.Time{})
+		lease, err := l.acquire(t.Context(), time.Time{}, false)
 		must(t, err)
 		return lease
 	}
@@ -75,7 +75,7 @@ func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 	defer c.Close(t.Context())
 	a, b := c.Mutex("a"), c.Mutex("b")
 	part := func(l *Target) *holdLease {
-		lease, err := l.acquire(t.Context(), time.Time{})
+		lease, err := l.acquire(t.Context(), time.Time{}, false)
 		must(t, err)
 		return lease
 	}

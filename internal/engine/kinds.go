@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/lock"
@@ -53,11 +54,6 @@ func (l *Target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	return int(reply.Count), nil
 }
 
-// tooDeep returns the error for an owner that has as many leases as MaxDepth allows.
-func (l *Target) tooDeep() error {
-	return fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows", lock.ErrDepth, l.Name(), l.Set.Owner, l.Set.MaxDepth)
-}
-
 // CountDown ends the lease of a latch's party. The server then lowers the count, once. If it is unknown whether the party was counted, a
 // later Release tries again.
 func CountDown(ctx context.Context, party Lease) error {
@@ -70,7 +66,7 @@ func Expel(party Lease, word codec.Word) error {
 	h := l.g
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.check()
+	l.check(clock.Now())
 	if !l.over {
 		h.lose(h.l.Missing(word))
 	}

@@ -89,7 +89,7 @@ func TestAProcessThatDoesNotSendSaysSo(t *testing.T) {
 	stall := func(c *Client) { c.servers.one.renewals.run = func(func()) {} }
 	lateWorld(t, stall, func(t *testing.T, _ *slowly, c *Client, lease Lease) {
 		time.Sleep(lateTTL / 2)
-		other, err := c.Mutex("b").Acquire(t.Context()) // the server answers
+		other, err := c.Mutex("b").AcquireBy(t.Context(), time.Time{}) // the server answers
 		must(t, err)
 		_ = other.Release(t.Context())
 		<-lease.Context().Done()

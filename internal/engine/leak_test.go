@@ -55,7 +55,7 @@ func open(t testing.TB, d driver.Driver, cfg *lock.Config) *Client {
 // take acquires a lock.
 func take(t testing.TB, l Lock) Lease {
 	t.Helper()
-	lease, err := l.Acquire(t.Context())
+	lease, err := l.AcquireBy(t.Context(), time.Time{})
 	must(t, err)
 	return lease
 }
@@ -77,7 +77,7 @@ func takeAll(t *testing.T, n int, lock func(i int) Lock) []Lease {
 	for i := range leases {
 		all.Go(func() {
 			var err error
-			leases[i], err = lock(i).Acquire(t.Context())
+			leases[i], err = lock(i).AcquireBy(t.Context(), time.Time{})
 			wantErr(t, "Acquire", err, nil)
 		})
 	}
@@ -209,7 +209,7 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 		c := open(t, server, nil)
 		released := make(chan error, 1)
 		go func() {
-			lease, err := c.Mutex("a").Acquire(t.Context())
+			lease, err := c.Mutex("a").AcquireBy(t.Context(), time.Time{})
 			if err == nil {
 				granted++
 				err = lease.Release(t.Context())
@@ -234,7 +234,7 @@ func waits(c *Client, l *Target) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wq := c.queues.Get(l.Keys.Queue)
-	return wq != nil && wq.waiting() > 0
+	return wq != nil && wq.waiting.Load() > 0
 }
 
 // A lock that is deleted while it is held is granted to the next goroutine of the same process
@@ -254,7 +254,7 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 				first := take(t, l)
 				leases := make(chan Lease, 1)
 				go func() {
-					lease, err := l.Acquire(t.Context())
+					lease, err := l.AcquireBy(t.Context(), time.Time{})
 					if err != nil {
 						t.Error(err)
 					}

@@ -74,12 +74,10 @@ func (l *holdLease) troubled() *trouble {
 func (l *holdLease) isLeaving() bool { return l.trouble != nil && l.trouble.leaving }
 
 // Name implements Lease.
-func (l *holdLease) Name() string { return l.lock().Name() }
+func (l *holdLease) Name() string { return l.g.l.Name() }
 
 // Owner implements Lease.
-func (l *holdLease) Owner() string { return l.lock().Set.Owner }
-
-func (l *holdLease) lock() *Target { return l.g.l }
+func (l *holdLease) Owner() string { return l.g.l.Set.Owner }
 
 // Token implements Lease.
 func (l *holdLease) Token() uint64 { return l.fence }
@@ -88,13 +86,13 @@ func (l *holdLease) Token() uint64 { return l.fence }
 func (l *holdLease) Tokens() map[string]uint64 { return map[string]uint64{l.Name(): l.fence} }
 
 // IsShared implements Lease. An owner's leases have the same fence, too, but only one owner.
-func (l *holdLease) IsShared() bool { return l.lock().Set.Kind.Joinable }
+func (l *holdLease) IsShared() bool { return l.g.l.Set.Kind.Joinable }
 
 // Deadline implements Lease.
 func (l *holdLease) Deadline() time.Time {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	return l.g.deadline(clock.Now()).Time()
+	return l.g.deadline(clock.Now())
 }
 
 // Err implements Lease.
@@ -104,14 +102,12 @@ func (l *holdLease) Err() error { return l.errAt(clock.Now()) }
 func (l *holdLease) errAt(now clock.Instant) error {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	l.checkAt(now)
+	l.check(now)
 	return l.ended()
 }
 
 // check ends the lease if its deadline has passed. The caller holds l.g.mu.
-func (l *holdLease) check() { l.checkAt(clock.Now()) }
-
-func (l *holdLease) checkAt(now clock.Instant) {
+func (l *holdLease) check(now clock.Instant) {
 	// mutants: deadline-by-clock
 	if !l.over && l.g.expired(now) {
 		l.g.lose(l.g.expiry())
@@ -123,8 +119,8 @@ func (l *holdLease) Context() context.Context {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	if l.ctx == nil {
-		l.ctx, l.cancel = context.WithCancelCause(l.Within(context.Background()))
-		l.check()
+		l.ctx, l.cancel = context.WithCancelCause(Within(context.Background(), l))
+		l.check(clock.Now())
 		if l.over {
 			l.cancel(l.ended())
 		}
@@ -206,7 +202,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer h.flush()
+	defer h.flush(nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.over || h.state == over {
@@ -224,9 +220,10 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if errors.As(err, &q) {
 		return h.l.c.QuarantineError("renew", l.Name(), q.Left)
 	}
-	h.observeRenewal(clock.Now(), slack, nil)
-	h.plan()
-	l.check()
+	now := clock.Now()
+	h.observeRenewal(now, slack, nil)
+	h.plan(now)
+	l.check(now)
 	return l.ended()
 }
 
@@ -253,7 +250,7 @@ func (c *calls) make(err error) {
 func (l *holdLease) WhenOver(f func(error)) (forget func()) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	l.check()
+	l.check(clock.Now())
 	if l.over {
 		f(l.ended())
 		return func() {}

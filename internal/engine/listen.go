@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/kind"
@@ -80,7 +81,7 @@ func (c *Client) notified(payload string) {
 		}
 		l := c.stray(m.Grant)
 		c.Tasks.Run(func() {
-			c.takeBack(l, m.Token, "", 0, unaware, c.takingBackUntil(l))
+			c.takeBack(l, codec.Release{Token: m.Token}, unaware, c.takingBackUntil(l))
 			<-c.strays
 		})
 	}

@@ -18,14 +18,12 @@ type Lock interface {
 	Name() string
 	String() string
 
-	// Acquire waits for the lock until ctx ends.
-	Acquire(ctx context.Context) (Lease, error)
-	// AcquireBy is Acquire, but stops waiting at end, unless end is zero. It then returns a *HeldError; in Strict mode, if nothing is
-	// granted yet, an error that matches exec.ErrQuarantine; if the server has not answered the last request, one that matches
+	// AcquireBy waits for the lock until ctx ends or, unless end is zero, end comes. Then it returns a *HeldError; in Strict mode, if
+	// nothing is granted yet, an error that matches exec.ErrQuarantine; if the server has not answered the last request, one that matches
 	// exec.ErrUnavailable. A lock that is granted while the waiter leaves is returned.
 	AcquireBy(ctx context.Context, end time.Time) (Lease, error)
 	// TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it returns a *HeldError; in Strict mode, if nothing is
-	// granted yet, an error that matches exec.ErrQuarantine. Other errors are those of Acquire.
+	// granted yet, an error that matches exec.ErrQuarantine. Other errors are those of AcquireBy.
 	TryAcquire(ctx context.Context) (Lease, error)
 	// Status returns who holds the lock and who waits for it. It changes nothing.
 	Status(ctx context.Context) (lock.Status, error)
@@ -44,9 +42,6 @@ type Lease interface {
 	// WhenOver calls f when the lease ends, or at once if it has ended, with the error that Err returns from then on. The end of the lease
 	// waits for f, which must not block and may call no method of the lease but FenceOf. After forget, f is not called.
 	WhenOver(f func(error)) (forget func())
-	// Within returns a context made from ctx that carries the lease. With it, a reentrant lock can be acquired again; any other acquire
-	// that would wait for the lease returns ErrDeadlock.
-	Within(ctx context.Context) context.Context
 	Token() uint64
 	Tokens() map[string]uint64  // fences by the names of locks
 	FenceOf(lock string) uint64 // the fence of the lock with that name
@@ -81,75 +76,45 @@ type Target struct {
 // if the name or an option is bad, every use of the lock returns ErrInvalid.
 func (c *Client) Mutex(name string, opts ...kind.Option) *Target {
 	l := &Target{lock.Lock{Of: &c.Keyspace, Set: &c.Defaults}, c}
-	if len(opts) > 0 {
-		l.choose(opts)
-	}
-	return l.resolved(name)
+	l.Resolve(name, opts)
+	return l
 }
 
 // With returns the lock with other options.
 func (l *Target) With(opts ...kind.Option) *Target {
 	m := &Target{lock.Lock{Of: l.Of, Set: l.Set}, l.c}
-	m.choose(opts)
-	return m.resolved(l.Name())
-}
-
-// choose applies options to a copy of the lock's settings.
-func (l *Target) choose(opts []kind.Option) {
-	own := l.Set.Copy()
-	for _, o := range opts {
-		o(own)
-	}
-	l.Set = own
-}
-
-// resolved completes the lock of that name, whose options have been chosen.
-func (l *Target) resolved(name string) *Target {
-	if err := l.Resolve(name); err != nil {
-		l.refuse(fmt.Errorf("%w: lock %.64q: %w", lock.ErrInvalid, name, err))
-		l.Set.Called = name
-	} else if l.Set != &l.c.Defaults {
-		l.Set = l.c.Cache.Share(l.Set)
-	}
-	return l
-}
-
-// refuse makes every use of the lock return err, unless that is nil.
-func (l *Target) refuse(err error) {
-	own := l.Set.Copy()
-	own.Err = err
-	l.Set = own
+	m.Resolve(l.Name(), opts)
+	return m
 }
 
 // String names the lock.
 func (l Target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.Name()) }
 
-// Acquire implements Lock: it is AcquireBy without an end.
-func (l *Target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
-
 // AcquireBy implements Lock.
 func (l *Target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
-	o, ctx := l.c.observe(ctx, l, false)
-	if end.IsZero() { // without acquireUnseen's stack frame, which thousands of waiting goroutines would keep in the CPU's caches
-		lease, err := l.acquire(ctx, end)
-		return o.end(leased(lease, err))
+	if l.c.Config.Observer == nil && end.IsZero() {
+		// Without acquireUnseen's stack frame, which thousands of waiting goroutines would keep in the CPU's caches.
+		lease, err := l.acquire(ctx, end, false)
+		if err != nil {
+			return nil, err
+		}
+		return lease, nil
 	}
+	o, ctx := l.c.observe(ctx, l, false)
 	return o.end(l.acquireUnseen(ctx, end))
 }
 
 // acquireUnseen is AcquireBy without telling observers.
 func (l *Target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
-	return acquireBy(ctx, l.c, l.Name(), end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
-		if l.c.Config.Strict { // only a try is told of a quarantine; it may be granted the lock
-			return leased(l.try(asking))
-		}
-		return nil, heldBy(l.Name())(l.Holder(asking))
-	})
+	acquire := func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end, false)) }
+	try := func(asking context.Context) (Lease, error) { return leased(l.try(asking)) }
+	return acquireBy(ctx, l.c, l.Name(), end, acquire, try, l.Holder)
 }
 
-// acquireBy calls acquire, which waits until end, or as long as it takes if end is zero. If acquire returns ErrTimeUp, withheld returns why
-// the lock was not granted, or the lock after all.
-func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, withheld func(asking context.Context) (Lease, error)) (Lease, error) {
+// acquireBy calls acquire, which waits until end, or as long as it takes if end is zero. If acquire returns ErrTimeUp, holder says who has
+// the lock. In Strict mode try does, unless it is nil: only a try is told of a quarantine. It may be granted the lock.
+func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, try func(asking context.Context) (Lease, error),
+	holder func(asking context.Context) (lock.Holder, error)) (Lease, error) {
 	if end.IsZero() {
 		return acquire(ctx)
 	}
@@ -161,7 +126,11 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 		var cancel context.CancelFunc
 		asking, cancel = context.WithTimeout(ctx, c.Server.AnswerGrace())
 		defer cancel()
-		lease, err = withheld(asking)
+		if c.Config.Strict && try != nil {
+			lease, err = try(asking)
+		} else {
+			err = heldBy(asking, name, holder)
+		}
 	}
 	switch {
 	case err != nil && ctx.Err() != nil && asking.Err() != nil && errors.Is(err, lock.ErrHeld):
@@ -172,17 +141,26 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 	return lease, err
 }
 
-// acquire waits for the lock until ctx ends or, unless end is zero, end comes.
-func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error) {
+// acquire waits for the lock until ctx ends or, unless end is zero, end comes. If try is true, it does not wait.
+func (l *Target) acquire(ctx context.Context, end time.Time, try bool) (*holdLease, error) {
 	defer l.c.Enter().End() // Close waits for this acquire
 	if err := l.Ready(ctx); err != nil {
 		return nil, err
 	}
-	if lease, err := l.reenter(ctx); lease != nil || err != nil {
-		return lease, err
+	outer, err := l.outer(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if l.Set.PollInterval > 0 {
-		return l.poll(ctx, end)
+	if outer != nil {
+		if lease, err := l.reenter(outer); lease != nil || err != nil {
+			return lease, err
+		}
+	}
+	switch {
+	case try:
+		return l.try(ctx)
+	case l.Set.PollInterval > 0:
+		return poll(ctx, l.c, l.Set, end, l.try)
 	}
 	return l.queue().acquire(ctx, l, end)
 }
@@ -190,77 +168,44 @@ func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 // TryAcquire implements Lock.
 func (l *Target) TryAcquire(ctx context.Context) (Lease, error) {
 	o, ctx := l.c.observe(ctx, l, true)
-	return o.end(leased(l.tryUnseen(ctx)))
+	return o.end(leased(l.acquire(ctx, time.Time{}, true)))
 }
 
-// tryUnseen is TryAcquire without telling observers.
-func (l *Target) tryUnseen(ctx context.Context) (*holdLease, error) {
-	defer l.c.Enter().End()
-	if err := l.Ready(ctx); err != nil {
-		return nil, err
-	}
-	if lease, err := l.reenter(ctx); lease != nil || err != nil {
-		return lease, err
-	}
-	return l.try(ctx)
-}
-
-// try takes the lock if it is free. It does not enter the local wait queue.
+// try takes the lock if it is free. It does not wait in the local wait queue.
 func (l *Target) try(ctx context.Context) (*holdLease, error) {
-	free, began, err := l.takeFree(ctx)
+	h, began, err := l.takeFree(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if free != nil {
-		l.noteUnqueued(free)
-		return free.firstLease(), nil
+	if h == nil {
+		a := l.newAttempt()
+		got, err := a.ask(ctx, began, codec.Try, 1)
+		if h = got.hold; h == nil {
+			a.Abandon()
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case h != nil:
+			l.c.contended.remove(l.Keys.Lock)
+		case got.Word == codec.Held:
+			return nil, &lock.HeldError{Name: l.Name(), Holder: l.HolderOf(got.Holder)}
+		case got.Word == codec.Quarantined:
+			return nil, l.c.QuarantineError("acquire", l.Name(), got.Refusal.Quarantine)
+		default:
+			return nil, l.Malformed("acquire")
+		}
 	}
-	a := l.newAttempt()
-	got, err := a.askSince(began, ctx, codec.Try, 1)
-	if err != nil {
-		a.abandon()
-		return nil, err
-	}
-	if got.hold != nil {
-		l.c.contended.remove(l.Keys.Lock)
-		l.noteUnqueued(got.hold)
-		return got.hold.firstLease(), nil
-	}
-	a.abandon()
-	switch got.Word {
-	case codec.Held:
-		return nil, &lock.HeldError{Name: l.Name(), Holder: l.HolderOf(got.Holder)}
-	case codec.Quarantined:
-		return nil, l.c.QuarantineError("acquire", l.Name(), got.Refusal.Quarantine)
-	}
-	return nil, l.Malformed("acquire")
+	return l.keep(h), nil
 }
 
-// noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of the lock, that
-// one is lost.
-//
-// From now on h can itself be replaced in the same way, even before firstLease is called. In that case its first lease has ended.
-func (l *Target) noteUnqueued(h *hold) {
-	if l.Set.Kind.IsShared() {
-		return
-	}
-	key := l.queueKey()
-	l.c.mu.Lock()
-	wq, tried := l.c.queues.Get(key), l.c.unqueued.Get(key)
-	l.c.unqueued.Set(key, h)
-	h.unqueued = true
-	l.c.mu.Unlock()
-	tried.replacedBy(h)
-	if wq != nil {
-		wq.mu.Lock()
-		defer wq.mu.Unlock()
-		wq.current.replacedBy(h)
-	}
-}
-
-// poll is acquire for a lock whose waiters poll.
-func (l *Target) poll(ctx context.Context, end time.Time) (*holdLease, error) {
-	return poll(ctx, l.c, l.Set, end, l.try)
+// keep makes h, which was acquired past the wait queue, the queue's hold, and returns its first lease.
+func (l *Target) keep(h *hold) *holdLease {
+	wq := l.queue()
+	defer wq.unref()
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	return wq.keep(h)
 }
 
 // poll calls try at an interval until it succeeds, end comes or ctx ends.
@@ -341,15 +286,14 @@ func TimeUp(end time.Time) (_ <-chan time.Time, stop func() bool) {
 // IsOver reports whether end has passed. It returns false if end is zero.
 func IsOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end) }
 
-// heldBy returns a function that turns the results of Holder into the error of a lock that was not granted in time. If Holder failed, the
-// lock is still known to be held: the server told the waiter so.
-func heldBy(name string) func(lock.Holder, error) error {
-	return func(h lock.Holder, err error) error {
-		if err != nil {
-			h = lock.Holder{}
-		}
-		return &lock.HeldError{Name: name, Holder: h}
+// heldBy returns the error of a lock that was not granted in time. If holder fails, the lock is still known to be held: the server told the
+// waiter so.
+func heldBy(asking context.Context, name string, holder func(context.Context) (lock.Holder, error)) error {
+	held := &lock.HeldError{Name: name}
+	if h, err := holder(asking); err == nil {
+		held.Holder = h
 	}
+	return held
 }
 
 // EndedWhileHeld returns the error of an acquire whose context ended while it waited. last is the latest answer, as an error, or nil. If
@@ -376,7 +320,7 @@ func (l *Target) stillHeld(ctx context.Context) error {
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(holderGrace, holderRoundTrips*l.c.Server.RTT.Mean()))
 	defer cancel()
-	return EndedWhileHeld(ctx, heldBy(l.Name())(l.Holder(asking)))
+	return EndedWhileHeld(ctx, heldBy(asking, l.Name(), l.Holder))
 }
 
 // holderIn returns the holder that a *HeldError names, or nil for any other error.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
-	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
@@ -78,18 +78,12 @@ func (l *multi) check() error {
 	return nil
 }
 
-// Acquire implements Lock.
-func (l *multi) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
-
 // AcquireBy implements Lock.
 func (l *multi) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 	o, ctx := l.c.observe(ctx, l, false)
-	return o.end(acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
-		if l.c.Config.Strict { // only a try is told of a quarantine; it may be granted the locks
-			return leased(l.try(asking))
-		}
-		return nil, heldBy(l.name)(l.holder(asking))
-	}))
+	acquire := func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }
+	try := func(asking context.Context) (Lease, error) { return leased(l.try(asking)) }
+	return o.end(acquireBy(ctx, l.c, l.name, end, acquire, try, l.holder))
 }
 
 // TryAcquire implements Lock.
@@ -106,7 +100,13 @@ func (l *multi) ready(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	return l.c.Ready(ctx, l.name, &l.parts[0].Lock, nil)
+	err := l.parts[0].Ready(ctx)
+	if f, is := err.(*exec.Failure); is { // other callers may have it, too
+		own := *f
+		own.Name = l.name
+		return &own
+	}
+	return err
 }
 
 // acquire acquires all parts: at once if possible, otherwise one by one.
@@ -147,7 +147,7 @@ func (l *multi) try(ctx context.Context) (*JointLease, error) {
 	if lease != nil || err != nil || !busy {
 		return lease, err
 	}
-	lease, err = l.inOrder(ctx, func(p *Target, ctx context.Context) (Lease, error) { return leased(p.tryUnseen(ctx)) })
+	lease, err = l.inOrder(ctx, func(p *Target, ctx context.Context) (Lease, error) { return leased(p.acquire(ctx, time.Time{}, true)) })
 	if errors.Is(err, errStartOver) {
 		err = &lock.LostError{Name: l.name, Reason: lock.LossExpired}
 	}
@@ -165,7 +165,7 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 		}
 		again = again || outer != nil
 	}
-	if again || l.set.Kind.IsShared() || !l.inOneSlot() {
+	if again || l.set.Kind.IsShared || !l.inOneSlot() {
 		return nil, true, nil
 	}
 	attempts := make([]*attempt, len(l.parts))
@@ -175,7 +175,7 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 	grants, busy, err := l.askAtOnce(ctx, attempts)
 	if grants == nil {
 		for _, a := range attempts {
-			a.abandon()
+			a.Abandon()
 		}
 		return nil, busy, err
 	}
@@ -208,7 +208,7 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 		rq.More = append(rq.More, &l.parts[i].Lock)
 		lock := l.parts[i].Ref()
 		q.Mark = lock.Keys.Mark
-		q.Locks = append(q.Locks, codec.TokenOf{Keys: lock.Keys, Token: a.token()})
+		q.Locks = append(q.Locks, codec.TokenOf{Keys: lock.Keys, Token: a.Token()})
 	}
 	for range 3 {
 		q.NotAfter = l.parts[0].NotAfter()
@@ -244,11 +244,8 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 
 // inOneSlot reports whether one script can take all the locks.
 func (l *multi) inOneSlot() bool {
-	if !l.c.Server.InCluster() {
-		return true
-	}
-	first := keys.Slot(l.parts[0].Keys.Lock)
-	return !slices.ContainsFunc(l.parts, func(p *Target) bool { return keys.Slot(p.Keys.Lock) != first })
+	first := l.parts[0].Slot()
+	return !slices.ContainsFunc(l.parts, func(p *Target) bool { return p.Slot() != first })
 }
 
 // errStartOver reports that a lock was lost while the caller waited for the others.

@@ -37,7 +37,7 @@ func (l *Target) Waits(ctx context.Context, ahead int, refused error) {
 func (l *Target) NodeRef() codec.Lock {
 	space := l.c.Space
 	return codec.Lock{
-		Keys:  codec.Keys{Lock: l.Keys.Lock, Queue: l.Keys.Queue, Fence: space.Fence(), CaughtUp: space.CaughtUp(), Mark: space.Incarnation()},
+		Keys:  codec.Keys{Lock: l.Keys.Lock, Queue: l.Keys.Queue, Fence: space.Fence, CaughtUp: space.CaughtUp, Mark: space.Incarnation},
 		Flags: l.c.NodeFlags,
 	}
 }
@@ -54,9 +54,7 @@ func (l *Target) Poll(ctx context.Context, end time.Time, try func(context.Conte
 
 // AcquireVotes implements Lock.AcquireBy for the quorum's lock. When acquire returns ErrTimeUp, at end, holder returns who has the lock.
 func (l *Target) AcquireVotes(ctx context.Context, end time.Time, acquire func(asking context.Context) (Lease, error), holder func(asking context.Context) (lock.Holder, error)) (Lease, error) {
-	return acquireBy(ctx, l.c, l.Name(), end, acquire, func(asking context.Context) (Lease, error) {
-		return nil, heldBy(l.Name())(holder(asking))
-	})
+	return acquireBy(ctx, l.c, l.Name(), end, acquire, nil, holder)
 }
 
 // AskNode sends a request about the lock once, and waits for the answer until ctx ends. The request itself goes on for timeout, or for
@@ -99,9 +97,6 @@ func (l *Target) Attempt(round string) *NodeAttempt {
 	return &NodeAttempt{attempt: &attempt{l: l, head: head, particulars: &nothingParticular}}
 }
 
-// Token returns the attempt's token.
-func (v *NodeAttempt) Token() string { return v.token() }
-
 // Request returns the request for the lock. No copy of it is carried out after notAfter, server time in µs.
 func (v *NodeAttempt) Request(notAfter int64) codec.NodeAcquire {
 	return codec.NodeAcquire{Lock: v.l.NodeRef(), Token: v.Token(), TTL: v.l.Set.Term(), NotAfter: notAfter, Info: v.l.Set.Info}
@@ -118,8 +113,8 @@ func (v *NodeAttempt) AskFree(heard func()) bool {
 		return false
 	}
 	v.call = v.newCall(pipe.Vote)
-	v.call.CaughtUp, v.call.Mark, v.call.Quarantine = c.Space.CaughtUp(), c.Space.Incarnation(), c.Config.MinQuarantine()
-	return c.Server.StartOn(v.pipe, v.call, l.Slot(), func(err error) {
+	v.call.CaughtUp, v.call.Mark, v.call.Quarantine = c.Space.CaughtUp, c.Space.Incarnation, c.Config.MinQuarantine()
+	return c.Server.StartOn(v.pipe, v.call, func(err error) {
 		v.err = err
 		heard()
 	})
@@ -150,7 +145,7 @@ func (v *NodeAttempt) unanswered() error {
 // IsGrant reports whether the call's answer is a grant that needs no further request, so that TakeFree does not block.
 func (v *NodeAttempt) IsGrant() bool {
 	// mutants: vote-clear
-	return v.err == nil && v.call.Done && v.call.Counts && v.call.Queues == 0 && v.l.isAsAsked(v.call)
+	return v.err == nil && v.call.Done && v.call.Counts && v.call.Queues == 0 && v.l.isGrant(context.Background(), v.pipe, v.call)
 }
 
 // TakeFree reads the call's answer. If the result is neither a grant nor an error, a script has to ask, with another attempt.
@@ -168,7 +163,7 @@ func (v *NodeAttempt) TakeFree(ctx context.Context) error {
 	case call.IsSettled(): // but it is no grant, or only part of it was carried out
 		// mutants: vote-scripted
 		if !call.Counts {
-			c.scriptedUntil.Store(int64(clock.Mono().Add(scriptedFor)))
+			c.scriptedUntil.Store(int64(clock.Mono() + scriptedFor))
 		}
 		if !call.Done {
 			return nil
@@ -184,7 +179,7 @@ func (v *NodeAttempt) TakeFree(ctx context.Context) error {
 }
 
 // Trip returns how long the node took to answer the call.
-func (v *NodeAttempt) Trip() time.Duration { return v.call.Heard.Mono.Sub(v.call.Sent.Mono) }
+func (v *NodeAttempt) Trip() time.Duration { return v.call.Heard.Mono - v.call.Sent.Mono }
 
 // scriptedFor is how long scripts ask for votes after a vote that did not count. The node may have replicas, be behind, or refuse one of
 // the commands.
@@ -211,7 +206,7 @@ func (v *NodeAttempt) has(h *hold, err error) error {
 func (v *NodeAttempt) IsGranted() bool { return v.h != nil }
 
 // Fence returns the fence of a granted lock.
-func (v *NodeAttempt) Fence() uint64 { return v.h.fence() }
+func (v *NodeAttempt) Fence() uint64 { return v.h.first.fence }
 
 // Expired reports whether the grant has expired.
 func (v *NodeAttempt) Expired(now clock.Instant) bool { return v.h.expired(now) }
@@ -233,6 +228,3 @@ func (v *NodeAttempt) WhenSettled(f func()) {
 		}
 	}
 }
-
-// Abandon gives back, in the background, what the node has or may get under the token.
-func (v *NodeAttempt) Abandon() { v.abandon() }

@@ -48,7 +48,7 @@ type notices struct {
 type grant struct{ key, id string }
 
 // grant returns the grant by which notices and the journal name the hold.
-func (h *hold) grant() grant { return grant{h.l.Keys.Lock, wire.GrantOf(h.attempt.token())} }
+func (h *hold) grant() grant { return grant{h.l.Keys.Lock, wire.GrantOf(h.attempt.Token())} }
 
 // heed makes the client listen to notices for as long as it has leases. It may be called under any mutex.
 func (c *Client) heed() {
@@ -63,7 +63,7 @@ func (c *Client) heed() {
 
 // heedUntilIdle ends a listener some time after the client's last lease has ended.
 func (c *Client) heedUntilIdle(l *notify.Listener) {
-	c.schedule.Set(&c.notices.idle, clock.Mono().Add(idleAfter), schedule.Func(func() {
+	c.schedule.Set(&c.notices.idle, clock.Mono()+idleAfter, schedule.Func(func() {
 		// A lease that begins from now on makes the client listen again.
 		c.notices.listening.Store(false)
 		if len(c.scheduledHolds()) == 0 || c.notices.listening.Swap(true) { // true if another listener has come
@@ -74,15 +74,6 @@ func (c *Client) heedUntilIdle(l *notify.Listener) {
 	}))
 }
 
-// heedsBy returns when the hold is old enough for its client to listen to notices. It returns false if the client listens already, or never
-// will.
-func (h *hold) heedsBy() (clock.Reading, bool) {
-	if h.l.c.notices.listening.Load() || h.l.Set.PollInterval > 0 {
-		return 0, false
-	}
-	return h.since().Mono.Add(heedAfter), true
-}
-
 func (c *Client) noticed(payload string) {
 	n, err := wire.ParseNotice(payload)
 	if err != nil {
@@ -90,7 +81,7 @@ func (c *Client) noticed(payload string) {
 	}
 	if !c.tellHolds(n) {
 		c.notices.unmatched.add(grant{n.Lock, n.Grant})
-		c.notices.unmatchedUntil.Store(int64(clock.Mono().Add(missedFor)))
+		c.notices.unmatchedUntil.Store(int64(clock.Mono() + missedFor))
 		if !c.tellHolds(n) { // no such hold has begun meanwhile
 			return
 		}
@@ -117,15 +108,6 @@ func (c *Client) tellHolds(n wire.Notice) (concerned bool) {
 
 // missedFor is the longest time by which a notice may precede the reply that grants the lock.
 const missedFor = 10 * time.Second
-
-// catchUpWithMissed reads the journal if a notice about the hold came before the hold began.
-func (h *hold) catchUpWithMissed() {
-	n := &h.l.c.notices
-	until := n.unmatchedUntil.Load()
-	if until != 0 && until > int64(clock.Mono()) && n.unmatched.has(h.grant()) {
-		h.l.c.catchUpWithNotices()
-	}
-}
 
 // catchUpWithNotices reads, in the background, what the journal has for the client's holders.
 func (c *Client) catchUpWithNotices() {
@@ -211,12 +193,9 @@ func (h *hold) heed(e codec.Entry) {
 	}
 }
 
-// hasRumour reports whether a notice said that the lock was broken.
-func (h *hold) hasRumour() bool { return h.rumour != nil }
-
 // explained returns the error of a loss, which says that the lock was broken if a notice said so.
 func (h *hold) explained(err *lock.LostError) *lock.LostError {
-	if !h.hasRumour() || err.Reason != lock.LossTaken && err.Reason != lock.LossDeleted {
+	if h.rumour == nil || err.Reason != lock.LossTaken && err.Reason != lock.LossDeleted {
 		return err
 	}
 	return &lock.LostError{Name: err.Name, Reason: lock.LossBroken, By: h.rumour.By, Note: h.rumour.Reason, Err: err.Err}
@@ -275,7 +254,7 @@ func (h *hold) revoke(said wire.Remark) {
 	}
 	subject, fence := h.l.subject(), h.lease.fence
 	h.mu.Unlock()
-	h.flush()
+	h.flush(nil)
 	for _, tell := range joint {
 		tell(said)
 	}

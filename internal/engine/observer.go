@@ -119,13 +119,6 @@ func (o *observation) wait(ahead int, holder *lock.Holder) {
 	}
 }
 
-// came notes how the lock was handed over.
-func (o *observation) came(how lock.Handover) {
-	if o != nil {
-		o.handover = how
-	}
-}
-
 // end tells observers how the acquire ended, and returns lease and err. From now on observers are told of the lease.
 func (o *observation) end(lease Lease, err error) (Lease, error) {
 	if o == nil {
@@ -257,7 +250,7 @@ func (l *Target) subject() lock.Subject {
 func (l *holdLease) observeBy(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	o.of, o.fence, o.grant = l.lock(), l.fence, l.g.grant().id
+	o.of, o.fence, o.grant = l.g.l, l.fence, l.g.grant().id
 	l.observed = o
 	// The lease may have ended already.
 	if lost, is := l.ended().(*lock.LostError); is {
@@ -297,12 +290,15 @@ func (h *hold) observations() (all []*observation) {
 	return all
 }
 
-// flush tells observers what has happened to the hold's leases. The caller holds no mutex.
-func (h *hold) flush() {
+// flush tells observers what has happened to the hold's leases: that they were lost, unless lost is nil. The caller holds no mutex.
+func (h *hold) flush(lost *lock.LostError) {
 	h.mu.Lock()
 	all := h.observations()
 	h.mu.Unlock()
 	for _, o := range all {
+		if o.joint != nil && lost != nil {
+			o.joint.partOver(lost)
+		}
 		o.flush()
 	}
 }
@@ -310,7 +306,7 @@ func (h *hold) flush() {
 // observeRenewal queues the event that the hold was renewed, with slack left, or that its renewal failed with err. The caller holds h.mu.
 func (h *hold) observeRenewal(now clock.Instant, slack time.Duration, err error) {
 	for _, o := range h.observations() {
-		n := lock.LeaseNews{Deadline: h.deadline(now).Time(), Slack: slack, Err: err}
+		n := lock.LeaseNews{Deadline: h.deadline(now), Slack: slack, Err: err}
 		tell := o.c.Config.Observer.Renewed
 		if err != nil {
 			tell, n.Slack = o.c.Config.Observer.RenewFailed, 0
@@ -325,19 +321,6 @@ func (h *hold) observeLoss(err *lock.LostError) {
 		if o.joint == nil {
 			o.lost(err)
 		}
-	}
-}
-
-// flushLoss tells observers that the hold was lost.
-func (h *hold) flushLoss(err *lock.LostError) {
-	h.mu.Lock()
-	all := h.observations()
-	h.mu.Unlock()
-	for _, o := range all {
-		if o.joint != nil {
-			o.joint.partOver(err)
-		}
-		o.flush()
 	}
 }
 

@@ -24,13 +24,12 @@ func TestNoObserverCostsNothing(t *testing.T) {
 			t.Error("there is an observation")
 		}
 		o.wait(1, nil)
-		o.came(lock.HandoverLocal)
 		_, _ = o.end(nil, lock.ErrHeld)
 		h.observeRenewal(clock.Now(), time.Second, nil)
 		h.observeLoss(nil)
 		h.first.endObserved(lock.HandoverNone, nil)
 		h.first.flush()
-		h.flush()
+		h.flush(nil)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -36,7 +36,7 @@ func TestCloseEndsAcquiresThatTryAgain(t *testing.T) {
 		results := make(chan error)
 		acquire := func(name string) {
 			go func() {
-				_, err := c.Mutex(name).Acquire(context.Background())
+				_, err := c.Mutex(name).AcquireBy(context.Background(), time.Time{})
 				results <- err
 			}()
 			time.Sleep(10 * time.Second)

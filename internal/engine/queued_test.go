@@ -45,7 +45,7 @@ func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option kind.Option)
 		const n, ttl = 4 * maxRenewing, 30 * time.Second
 		leases := takeAll(t, n, func(i int) Lock { return c.Mutex(fmt.Sprint("a", i), kind.TTL(ttl), option) })
 		server.hangs.Store(true)
-		singles, most := c.renewersFor(leases[0].(*holdLease).g.l), 0
+		singles, most := &c.serverOf(leases[0].(*holdLease).g.l).renewers, 0
 		for range ttl / (100 * time.Millisecond) {
 			time.Sleep(100 * time.Millisecond)
 			most = max(most, singles.Waiting())

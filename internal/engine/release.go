@@ -137,7 +137,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 		return
 	}
 	began := time.Now()
-	h.attempt.freeThen(p, h.fence(), func(freed, unanswered bool) {
+	h.attempt.freeThen(p, h.first.fence, func(freed, unanswered bool) {
 		if freed && c.Config.Observer == nil { // an observer may take its time, or ask the server
 			done(l.gaveBack(released, false, nil))
 			return
@@ -147,7 +147,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 				done(l.gaveBack(released, false, nil))
 				return
 			}
-			reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, codec.Release{Token: h.attempt.token(), Member: h.attempt.member}, h.attempt.ending)
+			reply, again, err := c.release(context.WithoutCancel(ctx), began, h.l, codec.Release{Token: h.attempt.Token(), Member: h.attempt.member}, h.attempt.ending)
 			done(l.gaveBack(reply, unanswered || again, err))
 		})
 	})
@@ -158,7 +158,7 @@ func (l *holdLease) gaveBack(reply codec.Reply, unanswered bool, err error) erro
 	err = l.noteOutcome(reply, unanswered, err)
 	l.flush()
 	if lost, is := err.(*lock.LostError); is && !l.part && l.g.attempt.ending != unaware {
-		l.g.l.c.LogLoss(l.lock().subject(), l.fence, lost)
+		l.g.l.c.LogLoss(l.g.l.subject(), l.fence, lost)
 	}
 	return err
 }
@@ -166,7 +166,7 @@ func (l *holdLease) gaveBack(reply codec.Reply, unanswered bool, err error) erro
 func (l *holdLease) noteOutcome(reply codec.Reply, unanswered bool, err error) (outcome error) {
 	h := l.g
 	if err != nil {
-		h.attempt.abandon()
+		h.attempt.Abandon()
 	} else {
 		h.attempt.forget()
 	}
@@ -216,12 +216,13 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	defer h.queue.unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	waited := h.queue != nil && h.queue.waiting.Load() > 0
 	now := clock.Awake() // the server will say whether the lease was lost in a suspension
-	if h.queue != nil && h.queue.waiting() > 0 {
+	if waited {
 		now = clock.Now()
 	}
 	// mutants: look-at-release
-	l.checkAt(now)
+	l.check(now)
 	// mutants: lost-at-release
 	if lost, ok := l.ended().(*lock.LostError); ok && h.state == over {
 		return prior{}, true, lost
@@ -253,7 +254,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		return prior{}, true, nil
 	}
 	// mutants: pass-on
-	if !l.over || l.isLeaving() && h.state != over && !h.expired(now) {
+	if waited && (!l.over || l.isLeaving() && h.state != over && !h.expired(now)) {
 		next := h.queue.successor(h, now)
 		if next != nil && h.flying > 0 && patient {
 			// The reply to a renewal under way must not reach the next lease.

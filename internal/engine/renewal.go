@@ -46,14 +46,14 @@ func (h *hold) setBounds(b bounds) {
 	if !h.canRenew() {
 		h.renewAfter = 0
 	}
-	h.plan()
+	h.plan(clock.Now())
 }
 
 // countRenewal counts a renewal that was sent at that time. Without a bound nobody needs the number, unless the lock can change to another
 // mode, which may have a bound.
 func (h *hold) countRenewal(sent clock.Instant) {
 	b := h.bound()
-	if b.maxRenewals < 0 && !h.l.Set.Kind.IsShared() {
+	if b.maxRenewals < 0 && !h.l.Set.Kind.IsShared {
 		return
 	}
 	// mutants: renewals-before-all
@@ -66,7 +66,7 @@ func (h *hold) countRenewal(sent clock.Instant) {
 func (h *hold) canRenew() bool {
 	b := h.bound()
 	switch {
-	case h.isClaim():
+	case h.claim:
 		return true
 	case !b.renew, b.maxRenewals >= 0 && int(h.renewals) >= b.maxRenewals:
 		return false
@@ -85,14 +85,12 @@ func (h *hold) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
 }
 
 // plan schedules the next call of Due: at the next renewal or at the deadline.
-func (h *hold) plan() { h.planAt(clock.Now()) }
-
-func (h *hold) planAt(now clock.Instant) {
+func (h *hold) plan(now clock.Instant) {
 	next := h.valid
 	if h.renewAfter > 0 {
 		next = min(next, h.renewAfter)
 	}
-	at := now.Mono.Add(next - now.Sub(h.anchor))
+	at := now.Mono + next - now.Sub(h.anchor)
 	if by, is := h.heedsBy(); is {
 		at = min(at, by)
 	}
@@ -101,6 +99,15 @@ func (h *hold) planAt(now clock.Instant) {
 	if by, is := h.heedsBy(); is && by < at {
 		h.l.c.schedule.Set(&h.entry, by, h)
 	}
+}
+
+// heedsBy returns when the hold is old enough for its client to listen to notices. It returns false if the client listens already, or never
+// will.
+func (h *hold) heedsBy() (clock.Reading, bool) {
+	if h.l.c.notices.listening.Load() || h.l.Set.PollInterval > 0 {
+		return 0, false
+	}
+	return h.since().Mono + heedAfter, true
 }
 
 // renewAt makes the next renewal due at that time.
@@ -127,7 +134,7 @@ func (h *hold) Due(now clock.Instant) {
 	if h.renewAfter > 0 && now.Sub(h.anchor) >= h.renewAfter {
 		h.startRenewal(now)
 	}
-	h.planAt(now)
+	h.plan(now)
 }
 
 // renew sends one renewal and applies its reply, however late that is.
@@ -148,7 +155,7 @@ func (h *hold) renew() {
 		a, err = h.sendOnce(again)
 	}
 
-	defer h.flush()
+	defer h.flush(nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.endRenewal()
@@ -156,7 +163,7 @@ func (h *hold) renew() {
 	case over:
 		return
 	case changing:
-		if err == nil && !h.isClaim() {
+		if err == nil && !h.claim {
 			h.countRenewal(a.Sent)
 		}
 		return
@@ -187,8 +194,8 @@ func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) 
 		}
 		h.observeRenewal(now, 0, failure)
 	} else {
-		if h.state == claimed {
-			h.state = held
+		if h.claim {
+			h.claim = false
 		} else {
 			h.countRenewal(sent)
 			h.observeRenewal(now, slack, nil)
@@ -201,7 +208,7 @@ func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) 
 	if h.state == retired {
 		h.renewAfter = 0
 	}
-	h.planAt(now)
+	h.plan(now)
 }
 
 // renewalAfter returns when to renew a hold that lasts for term after a request sent at sent: after about a third of term. Holds that are
@@ -210,7 +217,7 @@ func (h *hold) renewalAfter(sent clock.Instant, term time.Duration) clock.Instan
 	at := sent.Add(schedule.Jitter(term/3, 5))
 	if h.canRenewInBatch() {
 		slot := max(term/48, 1)
-		at = at.Add(slot/2 - (at.Mono.Sub(h.l.c.epoch)+slot/2)%slot)
+		at = at.Add(slot/2 - (at.Mono-h.l.c.epoch+slot/2)%slot)
 	}
 	return at
 }
@@ -253,19 +260,15 @@ func (h *hold) reassertion(a lock.Answer[codec.Reply], err error, ttl time.Durat
 	notAfter := c.Server.Time(h.l.Slot()) + remaining.Microseconds()
 	h.attempt.own().unanswered = max(h.attempt.unanswered, notAfter)
 	h.reassertions++
-	age := now.Sub(h.notHeldBefore())
-	return &codec.Reassert{
-		Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, NotAfter: notAfter,
-		Fence: h.fence(), Reserved: h.lastFence(), Info: h.l.Set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.Reply.Now,
-	}
-}
-
-// notHeldBefore returns a time at which the lock had not yet been granted to this hold.
-func (h *hold) notHeldBefore() clock.Instant {
+	notBefore := h.since()                                 // when the lock had not been granted yet
 	if queued := h.attempt.anchor.Sent; !queued.IsZero() { // the server said that the attempt was still waiting
-		return queued
+		notBefore = queued
 	}
-	return h.since()
+	age := now.Sub(notBefore)
+	return &codec.Reassert{
+		Lock: h.l.Ref(), Token: h.attempt.Token(), TTL: ttl, NotAfter: notAfter,
+		Fence: h.first.fence, Reserved: h.lastFence(), Info: h.l.Set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.Reply.Now,
+	}
 }
 
 // endRenewal notes that one renewal is no longer under way. The caller holds h.mu.
@@ -280,7 +283,7 @@ func (h *hold) endRenewal() {
 // renewal returns the request that renews the hold for ttl and reserves that many fences.
 func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.Reply] {
 	h.attempt.forgetSet()
-	q := codec.Renew{Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.fence(), Fences: fences}
+	q := codec.Renew{Lock: h.l.Ref(), Token: h.attempt.Token(), TTL: ttl, Fence: h.first.fence, Fences: fences}
 	if fences > 0 && h.l.Set.Kind.Reserves {
 		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.attempt.channel
 	}
@@ -329,7 +332,7 @@ func (h *hold) prolong(sent, now clock.Instant, term time.Duration) (slack time.
 // fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this process that waits for the lock. The caller
 // holds h.mu.
 func (h *hold) fencesWanted() int {
-	if h.queue == nil || !h.isPassable() || h.hasFence() || h.failure != nil {
+	if h.queue == nil || h.bounds != nil || h.hasFence() || h.failure != nil {
 		return 0 // after a failure only the renewal itself matters
 	}
 	return h.queue.fences(h.l)
@@ -337,12 +340,7 @@ func (h *hold) fencesWanted() int {
 
 // canRenewInBatch reports whether the hold's renewals can go in a batch, provided that they reserve no fences.
 func (h *hold) canRenewInBatch() bool {
-	return h.l.plain() && h.bound().maxHold == 0 && !h.l.c.Config.Strict && !h.l.Set.IsDurable()
-}
-
-// nextRenewalFitsBatch reports whether the next renewal can go in a batch. The caller holds h.mu.
-func (h *hold) nextRenewalFitsBatch() bool {
-	return h.canRenewInBatch() && h.fencesWanted() == 0
+	return h.l.Set.Kind.Native && h.bound().maxHold == 0 && !h.l.c.Config.Strict && !h.l.Set.Durable
 }
 
 // startRenewal sends a renewal unless too many are under way. If it is not answered in time, another one is sent: several fit in before the
@@ -358,27 +356,18 @@ func (h *hold) startRenewal(now clock.Instant) {
 
 // renewTogether sends a renewal of the hold, in a batch if possible. The caller holds h.mu.
 func (h *hold) renewTogether() {
-	at, known := h.l.c.serverOf(h.l)
-	if known && h.nextRenewalFitsBatch() {
+	at := h.l.c.serverOf(h.l)
+	if at != &h.l.c.servers.unknown && h.canRenewInBatch() && h.fencesWanted() == 0 {
 		at.renewals.add(h)
 		return
 	}
-	h.l.c.renewersFor(h.l).Run(h.renew)
-}
-
-// renewersFor returns the limiter of the renewals to l's server that do not go in a batch. Each server has its own, so that one that hangs
-// does not delay renewals to others.
-func (c *Client) renewersFor(l *Target) *exec.Limiter {
-	if at, known := c.serverOf(l); known {
-		return &at.renewers
-	}
-	return &c.renewers
+	at.renewers.Run(h.renew)
 }
 
 // renewalsHang reports whether renewals to l's server are under way and none has been answered since that time.
 func (c *Client) renewalsHang(l *Target, since clock.Instant) bool {
-	at, known := c.serverOf(l)
-	return known && at.renewals.hang(since.Mono.Time()) || c.renewersFor(l).Waiting() > 0
+	at := c.serverOf(l)
+	return at.renewals.hang(clock.Time(since.Mono)) || at.renewers.Waiting() > 0
 }
 
 // sendRenewals sends the holds' renewals in a batch, except those that are no longer wanted, and reports whether the server answered.
@@ -417,7 +406,7 @@ func renewBatch(holds []*hold) codec.BatchRenew {
 	b := codec.BatchRenew{Flags: l.Flags()}
 	for _, h := range holds {
 		h.mu.Lock()
-		b.Add(h.l.Keys.Lock, h.attempt.head, h.fence(), h.l.Set.TTL)
+		b.Add(h.l.Keys.Lock, h.attempt.head, h.first.fence, h.l.Set.TTL)
 		h.mu.Unlock()
 	}
 	return b
@@ -437,7 +426,7 @@ func (c *Client) applyRenewals(holds []*hold, b *codec.BatchRenew, r exec.Answer
 		h.mu.Lock()
 		if !reply.Done(i) && answered {
 			h.renewalQueued = true
-			c.renewersFor(h.l).Run(h.renew)
+			c.serverOf(h.l).renewers.Run(h.renew)
 			h.mu.Unlock()
 			continue
 		}
@@ -452,6 +441,6 @@ func (c *Client) applyRenewals(holds []*hold, b *codec.BatchRenew, r exec.Answer
 			h.renewed(r.Sent, now, slack, err)
 		}
 		h.mu.Unlock()
-		h.flush()
+		h.flush(nil)
 	}
 }

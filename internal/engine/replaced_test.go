@@ -26,17 +26,14 @@ func fakeMutex(t *testing.T) (*Target, *Client) {
 }
 
 // If the TTL is short and the process slow, or if the server has lost its data, a process can be granted a lock a second time
-// before the first grant has become a lease. The first lease is then lost from the start.
-func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
+// before it knows that the first grant is lost. The first lease is lost then.
+func TestAHoldThatIsReplaced(t *testing.T) {
 	l, c := fakeMutex(t)
-	first := granted(l, 1)
-	l.noteUnqueued(first)
-	second := granted(l, 2)
-	l.noteUnqueued(second)
-	if lease := first.firstLease(); !errors.Is(lease.Err(), lock.ErrLost) {
-		t.Errorf("the first lease: %v", lease.Err())
+	first := l.keep(granted(l, 1))
+	lease := l.keep(granted(l, 2))
+	if !errors.Is(first.Err(), lock.ErrLost) {
+		t.Errorf("the first lease: %v", first.Err())
 	}
-	lease := second.firstLease()
 	equal(t, "the end of the second lease", lease.Err(), nil)
 	if _, _, err := lease.giveUp(true, hasLeft); err != nil {
 		t.Error(err)
@@ -50,31 +47,14 @@ func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 // While the reply to a grant is on its way, an operator can delete the lock, and the process can be granted it again. Both
 // leases are lost.
 func TestAGrantIsAnsweredAfterALaterOne(t *testing.T) {
-	for way, take := range map[string]func(l *Target, h *hold) *holdLease{
-		"by a try": func(l *Target, h *hold) *holdLease {
-			l.noteUnqueued(h)
-			return h.firstLease()
-		},
-		"by the wait queue": func(l *Target, h *hold) *holdLease {
-			wq := l.queue()
-			wq.mu.Lock()
-			defer wq.mu.Unlock()
-			return wq.keep(h)
-		},
-	} {
-		t.Run(way, func(t *testing.T) {
-			l, c := fakeMutex(t)
-			h := granted(l, 2)
-			l.noteUnqueued(h)
-			later := h.firstLease()
-			earlier := take(l, granted(l, 1))
-			for name, lease := range map[string]*holdLease{"later": later, "earlier": earlier} {
-				var lost *lock.LostError
-				if err := lease.Err(); !errors.As(err, &lost) || lost.Reason != lock.LossTaken {
-					t.Errorf("the lease of the %s grant: %v", name, err)
-				}
-			}
-			wantErr(t, "Close", c.Close(t.Context()), nil)
-		})
+	l, c := fakeMutex(t)
+	later := l.keep(granted(l, 2))
+	earlier := l.keep(granted(l, 1))
+	for name, lease := range map[string]*holdLease{"later": later, "earlier": earlier} {
+		var lost *lock.LostError
+		if err := lease.Err(); !errors.As(err, &lost) || lost.Reason != lock.LossTaken {
+			t.Errorf("the lease of the %s grant: %v", name, err)
+		}
 	}
+	wantErr(t, "Close", c.Close(t.Context()), nil)
 }

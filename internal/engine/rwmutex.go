@@ -74,7 +74,7 @@ func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, err
 		return nil, err
 	}
 	a, unanswered, err := lock.Ask(ctx, lock.Request{Op: "weigh", Lock: &as.Lock, Durable: true},
-		codec.Weigh(as.Ref(), h.attempt.token(), as.Set.Weight, h.fence(), l.fence))
+		codec.Weigh(as.Ref(), h.attempt.Token(), as.Set.Weight, h.first.fence, l.fence))
 	if err != nil {
 		// A writer that becomes a reader has nothing to go back to: its lease has ended.
 		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && !toReader {
@@ -103,7 +103,7 @@ func (l *holdLease) beginChange(ctx context.Context, joined error, prepare func(
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := clock.Now()
-	l.checkAt(now)
+	l.check(now)
 	switch {
 	case l.over:
 		return l.ended()
@@ -117,8 +117,8 @@ func (l *holdLease) beginChange(ctx context.Context, joined error, prepare func(
 	}
 	prepare(now)
 	// mutants: detach-freezes
-	h.before, h.state, h.renewAfter = h.state, changing, 0
-	h.plan()
+	h.state, h.renewAfter = changing, 0
+	h.plan(now)
 	return nil
 }
 
@@ -133,20 +133,21 @@ func (l *holdLease) undoChange(why error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == changing {
-		h.state = h.before
+		h.state = held
 		if !h.hasLease() {
-			h.state = retired
+			h.state, h.claim = retired, false
 		}
 	}
-	l.check()
+	now := clock.Now()
+	l.check(now)
 	if l.over {
 		return l.ended()
 	}
 	// mutants: undone-renewed
 	if h.canRenew() {
-		h.renewAt(clock.Now())
+		h.renewAt(now)
 	}
-	h.plan()
+	h.plan(now)
 	return why
 }
 
@@ -183,11 +184,13 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdL
 		return nil, l.ended()
 	}
 	next := newHold(&from, a.Sent, clock.Between(h.since(), a.Sent), term-drift(term), a.Reply.Fence, 1)
-	next.state = h.before
-	if next.renewals = h.renewals; !h.isClaim() {
+	next.claim = h.claim
+	if next.renewals = h.renewals; !h.claim {
 		next.renewals += int32(h.flying) // those under way count, although nobody waits for their replies
 	}
-	if next.noteHeard(clock.Now()) {
+	now := clock.Now()
+	next.renewAt(now) // for firstLease
+	if next.expired(now) {
 		defer h.mu.Unlock()
 		h.lose(&lock.LostError{Name: as.Name(), Reason: lock.LossExpired})
 		return nil, &exec.Failure{Op: "weigh", Name: as.Name(), Server: as.c.Server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
@@ -201,7 +204,9 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdL
 		lease = next.firstLease()
 	} else {
 		lease = h.queue.keep(next)
-		h.queue.admitReaders()
+		if as.Set.Kind.Joinable {
+			h.queue.admitReaders()
+		}
 	}
 	h.mu.Lock()
 	h.queue.releaseLocked(h)

@@ -51,10 +51,10 @@ func TestABriefHoldWaitsForTheFencesOfOthers(t *testing.T) {
 	wq.insert(second, first)
 	wq.mu.Unlock()
 	h := granted(l, 1)
-	h.state = claimed
+	h.claim = true
 	release := c.schedule.Hold() // it is as slow as it can be
 	server.mu.Lock()             // and so is the server
-	server.holders[l.Keys.Lock] = h.attempt.token()
+	server.holders[l.Keys.Lock] = h.attempt.Token()
 	wq.deliver(h)
 	lease := (<-first.results).lease
 	next, _, err := lease.giveUp(true, hasLeft)

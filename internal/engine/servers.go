@@ -10,7 +10,8 @@ import (
 
 // servers is what a client keeps for each server: for the only one or, in a Cluster, for each master.
 type servers struct {
-	one server // the only server, outside Cluster mode
+	one     server // the only server, outside Cluster mode
+	unknown server // for locks of a Cluster whose server is unknown; their renewals do not go in batches
 
 	mu    sync.Mutex
 	nodes map[string]*server // the masters of a Cluster, by the driver's names for them
@@ -19,7 +20,7 @@ type servers struct {
 // server is what a client keeps for one server.
 type server struct {
 	renewals   renewals
-	renewers   exec.Limiter // for renewals that do not go in a batch
+	renewers   exec.Limiter // for renewals that do not go in a batch; each server's own, so that one that hangs does not delay the others
 	reclaimers reclaimers
 }
 
@@ -32,27 +33,28 @@ func (s *server) init(c *Client) {
 	s.reclaimers.init(c)
 }
 
-// serverOf returns the server that has l. If it is unknown which one that is, known is false, and s is for l alone.
-func (c *Client) serverOf(l *Target) (s *server, known bool) {
+// serverOf returns the server that has l.
+func (c *Client) serverOf(l *Target) *server {
 	all := &c.servers
 	if !c.Server.InCluster() {
-		return &all.one, true
+		return &all.one
 	}
 	node := c.Server.Node(l.Keys.Lock)
+	if node == "" {
+		return &all.unknown
+	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	s = all.nodes[node]
-	if s == nil || node == "" {
+	s := all.nodes[node]
+	if s == nil {
 		s = &server{}
 		s.init(c)
 		if len(all.nodes) >= maxServers || all.nodes == nil {
 			all.nodes = map[string]*server{}
 		}
-		if node != "" {
-			all.nodes[node] = s
-		}
+		all.nodes[node] = s
 	}
-	return s, node != ""
+	return s
 }
 
 // renewals sends renewals that fall due together in one call. Nobody waits for a call, so calls do not wait for each other's answers

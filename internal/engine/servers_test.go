@@ -122,7 +122,7 @@ func TestRenewalsFallIntoSlots(t *testing.T) {
 	for i := range n {
 		sent := clock.Awake().Add(time.Duration(i) * 7 * time.Millisecond)
 		at := lease.(*holdLease).g.renewalAfter(sent, ttl)
-		if off := at.Mono.Sub(c.epoch) % time.Second; off != 0 {
+		if off := (at.Mono - c.epoch) % time.Second; off != 0 {
 			t.Fatalf("a renewal is %s after the start of a slot", off)
 		}
 		sum += at.Sub(sent)

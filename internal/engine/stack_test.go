@@ -70,7 +70,7 @@ func TestAnAcquireNeedsASmallStack(t *testing.T) {
 	var granted sync.WaitGroup
 	granted.Add(each)
 	free := measure(func(i int) {
-		if _, err := c.Mutex(fmt.Sprint(i)).Acquire(ctx); err != nil {
+		if _, err := c.Mutex(fmt.Sprint(i)).AcquireBy(ctx, time.Time{}); err != nil {
 			t.Error(err)
 		}
 		granted.Done()
@@ -81,17 +81,17 @@ func TestAnAcquireNeedsASmallStack(t *testing.T) {
 	}
 
 	held := c.Mutex("held")
-	if _, err := held.Acquire(ctx); err != nil {
+	if _, err := held.AcquireBy(ctx, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	wq := held.queue()
 	defer wq.unref()
 	waiting := measure(func(int) {
-		if _, err := held.Acquire(ctx); !errors.Is(err, context.Canceled) {
+		if _, err := held.AcquireBy(ctx, time.Time{}); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}, func() {
-		for wq.waiting() < each {
+		for wq.waiting.Load() < each {
 			time.Sleep(time.Millisecond)
 		}
 	})

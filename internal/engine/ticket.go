@@ -34,7 +34,7 @@ func ParseTicket(text string) (*Ticket, error) {
 // but a mutex.
 func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error) {
 	l, single := lease.(*holdLease)
-	if !single || !l.lock().Set.Carriable() {
+	if !single || !l.g.l.Set.Carriable() {
 		return nil, fmt.Errorf("%w: lock %q: only a lease of a Mutex or MutexKey can be detached", lock.ErrInvalid, lease.Name())
 	}
 	l.g.l.c.Tasks.Begin() // Close waits until observers are told
@@ -100,7 +100,7 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// mutants: detached-lost
-	l.check()
+	l.check(clock.Now())
 	if l.over {
 		return nil, l.ended()
 	}
@@ -116,16 +116,16 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	h.observeRenewal(clock.Now(), slack, nil)
 	if h.attempt.inbox != nil {
 		// mutants: detached-message
-		c.detached.add(h.attempt.token(), c.Server.Time(h.l.Slot()))
+		c.detached.add(h.attempt.Token(), c.Server.Time(h.l.Slot()))
 	}
 	// mutants: detach-ends
 	l.leave(lock.HandoverNone)
 	// mutants: detach-stops
 	h.stop()
 	h.queue.releaseLocked(h)
-	t := &Ticket{Prefix: c.Space.Prefix(), Lock: h.l.Name(), Exact: h.l.Set.Key != "", Token: h.attempt.token()}
+	t := &Ticket{Prefix: c.Space.Prefix, Lock: h.l.Name(), Exact: h.l.Set.Key != "", Token: h.attempt.Token()}
 	// mutants: ticket-fence
-	t.Fence, t.Tombstone = h.fence(), h.attempt.unanswered
+	t.Fence, t.Tombstone = h.first.fence, h.attempt.unanswered
 	return t, nil
 }
 
@@ -161,8 +161,8 @@ func (c *Client) carried(t *Ticket, opts []kind.Option) (*Target, error) {
 	case t == nil:
 		return nil, fmt.Errorf("%w: the ticket is empty", lock.ErrInvalid)
 	// mutants: ticket-prefix
-	case t.Prefix != c.Space.Prefix():
-		return nil, fmt.Errorf("%w: lock %q: the ticket is for clients with the prefix %q; this one has %q", lock.ErrInvalid, t.Lock, t.Prefix, c.Space.Prefix())
+	case t.Prefix != c.Space.Prefix:
+		return nil, fmt.Errorf("%w: lock %q: the ticket is for clients with the prefix %q; this one has %q", lock.ErrInvalid, t.Lock, t.Prefix, c.Space.Prefix)
 	}
 	if t.Exact {
 		opts = append([]kind.Option{kind.Key(t.Lock)}, opts...)
@@ -179,7 +179,9 @@ func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...kind.Option) (Lea
 		return nil, err
 	}
 	o, ctx := c.observe(ctx, l, true)
-	o.came(lock.HandoverServer)
+	if o != nil {
+		o.handover = lock.HandoverServer
+	}
 	return o.end(leased(l.adopt(ctx, t)))
 }
 
@@ -194,12 +196,11 @@ func (l *Target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 	h, err := a.adopt(ctx, t)
 	if err != nil {
 		// mutants: adoption-taken-back
-		a.abandon()
+		a.Abandon()
 		return nil, a.adoptionFailed(ctx, err)
 	}
 	// mutants: adopted-noted
-	l.noteUnqueued(h)
-	return h.firstLease(), nil
+	return l.keep(h), nil
 }
 
 // adopt asks the server for the lock of a ticket.
@@ -208,7 +209,7 @@ func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 	for range 3 {
 		notAfter := l.NotAfter()
 		// mutants: adopt-request
-		q := &codec.Adopt{Lock: l.Ref(), Token: a.token(), TTL: l.Set.Term(), NotAfter: notAfter, Info: l.Set.Info, Detached: t.Token, Fence: t.Fence, Tombstone: t.Tombstone}
+		q := &codec.Adopt{Lock: l.Ref(), Token: a.Token(), TTL: l.Set.Term(), NotAfter: notAfter, Info: l.Set.Info, Detached: t.Token, Fence: t.Fence, Tombstone: t.Tombstone}
 		r, unanswered, err := lock.Ask(ctx, lock.Request{Op: "adopt", Lock: &l.Lock, Durable: true}, q)
 		// mutants: adoption-unanswered
 		a.sent(unanswered, notAfter)
@@ -258,8 +259,8 @@ func (c *Client) spent(l *Target, t *Ticket, word codec.Word) error {
 	// mutants: spent-ticket
 	if c.untilTombstone(l, t.Tombstone) > 0 {
 		end := c.takingBackUntil(l)
-		c.reclaimersOf(l).run(func(hopeless bool) bool {
-			return !hopeless && c.takeBack(l, t.Token, "", t.Tombstone, unaware, end)
+		c.serverOf(l).reclaimers.run(func(hopeless bool) bool {
+			return !hopeless && c.takeBack(l, codec.Release{Token: t.Token, Tombstone: t.Tombstone}, unaware, end)
 		})
 	}
 	lost := &lock.LostError{Name: l.Name(), Reason: lock.LossTaken}

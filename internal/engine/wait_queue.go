@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/notify"
 )
@@ -16,16 +17,16 @@ import (
 // waitQueue is where goroutines of this process wait for one lock, first come, first served. The server sees only one of them: a caller
 // that finds the queue empty asks for itself, and an acquirer asks for those that have to wait.
 type waitQueue struct {
-	l    *Target // the lock, as the queue's first caller wanted it
-	refs int32   // guarded by l.c.mu
+	l    *Target      // the lock, as the queue's first caller wanted it
+	refs atomic.Int32 // becomes 1 or 0 only under l.c.mu
 
-	count      atomic.Int32 // how many goroutines wait
+	waiting    atomic.Int32 // how many goroutines wait
 	passedLast atomic.Int32 // how often the latest hold to end was passed on
 
 	asking          bool // a caller that found the queue empty is asking the server; guarded by mu, like all that follows
 	mu              sync.Mutex
 	unansweredSince clock.Reading // when the server began to owe this queue an answer; zero if it owes none
-	current         *hold         // this process's hold, acquired through this queue; for locks with one holder
+	current         *hold         // this process's latest hold; for locks with one holder
 	readers         *hold         // the readers' latest hold
 	contention      *contention   // &noContention until somebody has to wait
 }
@@ -52,21 +53,14 @@ func (l *Target) queue() *waitQueue {
 		wq = &waitQueue{l: l, contention: &noContention}
 		c.queues.Set(key, wq)
 	}
-	wq.refs++
+	wq.refs.Add(1)
 	return wq
-}
-
-func (wq *waitQueue) ref() {
-	wq.l.c.mu.Lock()
-	defer wq.l.c.mu.Unlock()
-	wq.refs++
 }
 
 func (wq *waitQueue) unref() {
 	wq.l.c.mu.Lock()
 	defer wq.l.c.mu.Unlock()
-	wq.refs--
-	if wq.refs == 0 {
+	if wq.refs.Add(-1) == 0 {
 		wq.l.c.queues.Delete(wq.l.queueKey())
 	}
 }
@@ -94,19 +88,17 @@ func (wq *waitQueue) needContention() *contention {
 	return wq.contention
 }
 
-func (wq *waitQueue) waiting() int { return int(wq.count.Load()) }
-
 // acquire waits until it has the lock, ctx ends or, unless end is zero, end comes. It uses up one reference to the queue.
 func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*holdLease, error) {
 	defer wq.unref()
 	wq.mu.Lock()
-	if wq.waiting() == 0 {
+	if wq.readers != nil && wq.waiting.Load() == 0 {
 		if lease := wq.joinReaders(l); lease != nil {
 			wq.mu.Unlock()
 			return lease, nil
 		}
 	}
-	if wq.asking || wq.contention.acquirer != nil || wq.current != nil || wq.waiting() > 0 {
+	if wq.asking || wq.contention.acquirer != nil || wq.current != nil || wq.waiting.Load() > 0 {
 		w, holder := wq.enter(ctx, l)
 		wq.mu.Unlock()
 		wq.l.c.observing(ctx).wait(0, holder)
@@ -138,49 +130,47 @@ func (wq *waitQueue) enter(ctx context.Context, l *Target) (*waiter, *lock.Holde
 // askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the front of the queue and returns it.
 func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *waiter, error) {
 	c := wq.l.c
-	free, began, err := l.takeFree(ctx)
-	if free != nil || err != nil {
-		return wq.endAsking(free, err), nil, err
+	h, began, err := l.takeFree(ctx)
+	if h == nil && err == nil {
+		a := l.newAttempt()
+		mode := codec.Try
+		by, up := c.listening(l)
+		if up {
+			a.listen(by.Channel())
+			a.onFailure = wq.noteFailure
+			mode = codec.Wait
+		}
+		var got grantOrReply
+		got, err = a.ask(ctx, began, mode, 1+wq.fences(l))
+		switch {
+		case err != nil:
+			a.Abandon()
+		case got.hold != nil:
+			c.contended.remove(l.Keys.Lock)
+			h = got.hold
+		default:
+			w := wq.waitFirst(ctx, a, by, got)
+			if o := c.observing(ctx); o != nil {
+				o.wait(got.Rank()-1, got.holder(l))
+			}
+			return nil, w, nil
+		}
 	}
-	a := l.newAttempt()
-	mode := codec.Try
-	by, up := c.listening(l)
-	if up {
-		a.listen(by.Channel())
-		a.onFailure = wq.noteFailure
-		mode = codec.Wait
-	}
-	got, err := a.askSince(began, ctx, mode, 1+wq.fences(l))
-	if err != nil {
-		a.abandon()
-	} else if got.hold != nil {
-		c.contended.remove(l.Keys.Lock)
-	}
-	if err != nil || got.hold != nil {
-		return wq.endAsking(got.hold, err), nil, err
-	}
-	w := wq.waitFirst(ctx, a, by, got)
-	if o := wq.l.c.observing(ctx); o != nil {
-		o.wait(got.Rank()-1, got.holder(l))
-	}
-	return nil, w, nil
-}
-
-// endAsking ends an acquire that askFirst began and that was granted h or failed with err. It returns the first lease of h.
-func (wq *waitQueue) endAsking(h *hold, err error) *holdLease {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	wq.asking = false
 	wq.noteOutcome(err)
-	if wq.waiting() > 0 {
+	if wq.waiting.Load() > 0 {
 		wq.startAcquirer(nil, err == nil)
 	}
 	if err != nil {
-		return nil
+		return nil, nil, err
 	}
 	lease := wq.keep(h)
-	wq.admitReaders()
-	return lease
+	if l.Set.Kind.Joinable {
+		wq.admitReaders()
+	}
+	return lease, nil, nil
 }
 
 // waitFirst puts a waiter at the front of the queue, for an acquire that askFirst began and that has to wait, as got says.
@@ -195,7 +185,7 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 		wq.noteQuarantine(got.Refusal.Quarantine)
 	}
 	if got.Word != codec.Queued {
-		a.abandon()
+		a.Abandon()
 		wq.startAcquirer(nil, true)
 		return w
 	}
@@ -204,12 +194,42 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 	return w
 }
 
+// noteAsked notes that the server owes an answer.
+func (wq *waitQueue) noteAsked() {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	if wq.unansweredSince == 0 {
+		wq.unansweredSince = clock.Mono()
+	}
+}
+
+// noteFailure notes the error of a request that is being repeated.
+func (wq *waitQueue) noteFailure(err error) {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	if wq.unansweredSince != 0 {
+		wq.needContention().lastFailure = err
+	}
+}
+
+// noteOutcome notes the outcome of a request. The caller holds wq.mu.
+func (wq *waitQueue) noteOutcome(err error) {
+	if err != nil && exec.Passing(exec.KindOf(err)) {
+		wq.needContention().lastFailure = err
+		return
+	}
+	wq.unansweredSince = 0
+	if wq.contention.lastFailure != nil {
+		wq.contention.lastFailure = nil
+	}
+}
+
 // fences returns the most waiters that one hold could serve in turn.
 func (wq *waitQueue) fences(l *Target) int {
 	if !l.Set.Passable() {
 		return 0
 	}
-	return max(min(wq.waiting(), wq.l.c.Config.LocalHandovers), 0)
+	return max(min(int(wq.waiting.Load()), wq.l.c.Config.LocalHandovers), 0)
 }
 
 // aloneFactor is how many times as often a lock may be passed on while no other process waits for it.
@@ -229,41 +249,42 @@ func (wq *waitQueue) holderHere(l *Target) *lock.Holder {
 	h := wq.current
 	return &lock.Holder{
 		Name: l.Name(), Form: l.Set.Kind.Form, Owner: h.l.Set.Owner, Host: l.c.Host, PID: os.Getpid(),
-		Grant: h.grant().id, Fence: h.fence(), Since: time.UnixMicro(h.at), TTL: h.remaining(),
+		Grant: h.grant().id, Fence: h.first.fence, Since: time.UnixMicro(h.at), TTL: h.remaining(),
 	}
 }
 
 // keep makes h the queue's hold and returns its first lease. The caller holds wq.mu.
 func (wq *waitQueue) keep(h *hold) *holdLease {
 	h.queue, h.kept = wq, true
-	if !h.l.Set.Kind.IsShared() {
-		wq.current.replacedBy(h)
-		wq.l.unqueued().replacedBy(h)
+	if !h.l.Set.Kind.IsShared {
+		if wq.current != nil {
+			wq.current.replacedBy(h)
+		}
 		wq.current = h
 	}
 	wq.readers = nil // a writer may have held the lock since then: nobody may join the earlier readers
 	if h.l.Set.Kind.Joinable {
 		wq.readers = h
 	}
-	wq.ref()
+	wq.refs.Add(1)
 	return h.firstLease()
 }
 
 // joinReaders returns a lease that shares the hold of other readers of this process, for a caller that nobody waits ahead of. It returns
-// nil if there is no such hold, or if it is not recent. The caller holds wq.mu.
+// nil if that hold is not recent. The caller holds wq.mu.
 func (wq *waitQueue) joinReaders(l *Target) *holdLease {
 	h := wq.readers
-	if h == nil || !l.interchangeable(h.l) {
+	if !l.interchangeable(h.l) {
 		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := clock.Now()
-	if !h.state.isSteady() || h.extended || h.failure != nil || h.expired(now) || now.Sub(h.since()) > maxPassing ||
+	if h.state != held || h.extended || h.failure != nil || h.expired(now) || now.Sub(h.since()) > maxPassing ||
 		h.lease.over || wq.l.c.Config.LocalHandovers < 0 || !h.l.Set.Unbounded() || wq.l.c.IsClosing() {
 		return nil
 	}
-	return h.join(h.fence())
+	return h.join(h.first.fence)
 }
 
 // admitReaders gives the readers at the front of the queue leases of the readers' latest hold. The caller holds wq.mu.
@@ -300,11 +321,4 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 		wq.current = nil
 	}
 	wq.unref()
-}
-
-// unqueued returns the latest hold that was acquired past the lock's wait queue, or nil.
-func (l *Target) unqueued() *hold {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	return l.c.unqueued.Get(l.queueKey())
 }

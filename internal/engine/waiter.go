@@ -26,7 +26,9 @@ type result struct {
 
 // take returns the waiter's result, and notes how the lock was handed over.
 func (w *waiter) take(r result) (*holdLease, error) {
-	w.l.c.observing(w.ctx).came(r.came)
+	if o := w.l.c.observing(w.ctx); o != nil {
+		o.handover = r.came
+	}
 	return r.lease, r.err
 }
 
@@ -95,39 +97,9 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 	case wq.contention.lastFailure != nil:
 		return nil, wq.contention.lastFailure
 	case wq.unansweredSince != 0 && ctx.Err() != nil:
-		return nil, wq.l.c.Server.Unheard(ctx, "acquire", w.l.Name(), wq.unansweredSince.Time())
+		return nil, wq.l.c.Server.Unheard(ctx, "acquire", w.l.Name(), clock.Time(wq.unansweredSince))
 	}
 	return nil, ErrTimeUp
-}
-
-// noteAsked notes that the server owes an answer.
-func (wq *waitQueue) noteAsked() {
-	wq.mu.Lock()
-	defer wq.mu.Unlock()
-	if wq.unansweredSince == 0 {
-		wq.unansweredSince = clock.Mono()
-	}
-}
-
-// noteFailure notes the error of a request that is being repeated.
-func (wq *waitQueue) noteFailure(err error) {
-	wq.mu.Lock()
-	defer wq.mu.Unlock()
-	if wq.unansweredSince != 0 {
-		wq.needContention().lastFailure = err
-	}
-}
-
-// noteOutcome notes the outcome of a request. The caller holds wq.mu.
-func (wq *waitQueue) noteOutcome(err error) {
-	if err != nil && exec.Passing(exec.KindOf(err)) {
-		wq.needContention().lastFailure = err
-		return
-	}
-	wq.unansweredSince = 0
-	if wq.contention.lastFailure != nil {
-		wq.contention.lastFailure = nil
-	}
 }
 
 // unheard returns the error of a waiter whose context has ended while the server did not answer, or granted nothing because of a
@@ -136,10 +108,10 @@ func (wq *waitQueue) unheard(ctx context.Context, l *Target) error {
 	switch {
 	case wq.contention.lastFailure != nil:
 		return exec.EndedBy(ctx, wq.contention.lastFailure)
-	case wq.unansweredSince != 0 && wq.l.c.Server.IsSilent(wq.unansweredSince.Time()):
-		return wq.l.c.Server.Unheard(ctx, "acquire", l.Name(), wq.unansweredSince.Time())
+	case wq.unansweredSince != 0 && wq.l.c.Server.IsSilent(clock.Time(wq.unansweredSince)):
+		return wq.l.c.Server.Unheard(ctx, "acquire", l.Name(), clock.Time(wq.unansweredSince))
 	}
-	if left := wq.quarantineLeft(); left > 0 {
+	if left := time.Until(wq.contention.restsUntil).Round(time.Millisecond); left > 0 {
 		return exec.EndedBy(ctx, wq.l.c.QuarantineError("acquire", l.Name(), left))
 	}
 	return nil
@@ -166,14 +138,14 @@ func (w *waiter) recycle() {
 func (wq *waitQueue) insert(w, behind *waiter) {
 	w.ahead, w.after = behind, behind.after
 	behind.after.ahead, behind.after = w, w
-	wq.count.Add(1)
+	wq.waiting.Add(1)
 }
 
 // remove takes w out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) remove(w *waiter) {
 	w.ahead.after, w.after.ahead = w.after, w.ahead
 	w.ahead, w.after = nil, nil
-	wq.count.Add(-1)
+	wq.waiting.Add(-1)
 	// The acquirer need not notice a new head that wants the same lease.
 	if head, acq := wq.head(), wq.contention.acquirer; acq != nil && (head == nil || !head.l.interchangeable(w.l)) {
 		acq.wakeups.wake()
@@ -193,11 +165,11 @@ func (wq *waitQueue) head() *waiter {
 // holds wq.mu and h.mu.
 func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.Set.Kind.IsShared() && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.IsClosing() {
+	if h.state != held || h.extended || !h.kept || !h.l.Set.Kind.IsShared && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.IsClosing() {
 		return nil
 	}
 	// mutants: passing-time
-	if h.passed >= h.mostPasses || now.Sub(h.since()) > maxPassing || !h.isPassable() {
+	if h.passed >= h.mostPasses || now.Sub(h.since()) > maxPassing || h.bounds != nil || !h.l.Set.Passable() {
 		return nil
 	}
 	w := wq.head()
@@ -231,7 +203,9 @@ func (wq *waitQueue) deliver(h *hold) bool {
 		came = lock.HandoverServer
 	}
 	w.results <- result{lease: wq.keep(h), came: came}
-	wq.admitReaders()
+	if h.l.Set.Kind.Joinable {
+		wq.admitReaders()
+	}
 	return true
 }
 
@@ -259,7 +233,7 @@ func (wq *waitQueue) failHead(l *Target, err error) {
 // withdraw takes a waiter that has not been served out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) withdraw(w *waiter) {
 	wq.remove(w)
-	if acq := wq.contention.acquirer; acq != nil && acq.leaving == nil && wq.waiting() == 0 {
+	if acq := wq.contention.acquirer; acq != nil && acq.leaving == nil && wq.waiting.Load() == 0 {
 		acq.leaving = wq.l.c.Departing.Add(w.l.Keys.Queue)
 	}
 }
@@ -276,18 +250,13 @@ const (
 	quarantineKnown = time.Second
 )
 
-// untilLook returns how long a waiter waits before the server is asked about a quarantine.
-func (c *Client) untilLook() time.Duration {
-	return max(quarantineLook, quarantineKnown-clock.Mono().Sub(clock.Reading(c.grantingAt.Load())))
-}
-
 // lookForQuarantine asks the server, with a try, whether it is in quarantine: only a try is told. If the try is granted the lock, the first
 // waiter gets it.
 func (wq *waitQueue) lookForQuarantine(l *Target) {
 	ctx, cancel := context.WithTimeout(context.Background(), wq.l.c.Server.AnswerGrace())
 	defer cancel()
 	a := l.newAttempt()
-	got, err := a.ask(ctx, codec.Try, 1)
+	got, err := a.ask(ctx, time.Time{}, codec.Try, 1)
 	switch {
 	case err != nil:
 	case got.hold != nil:
@@ -297,10 +266,10 @@ func (wq *waitQueue) lookForQuarantine(l *Target) {
 		a = &got.hold.attempt
 	default:
 		wq.mu.Lock()
-		wq.noteQuarantine(got.quarantine())
+		wq.noteQuarantine(got.Refusal.Quarantine)
 		wq.mu.Unlock()
 	}
-	a.abandon()
+	a.Abandon()
 }
 
 // noteQuarantine notes for how long the server of a Strict client grants nothing; 0 means that it is not in quarantine. The caller holds
@@ -316,20 +285,4 @@ func (wq *waitQueue) noteQuarantine(left time.Duration) {
 		wq.contention.restsUntil = time.Time{}
 	}
 	wq.l.c.grantingAt.Store(int64(grantingAt))
-}
-
-// quarantine returns how much longer the server grants nothing, according to its reply.
-func (g grantOrReply) quarantine() time.Duration {
-	if g.Word != codec.Quarantined {
-		return 0
-	}
-	return g.Refusal.Quarantine
-}
-
-// quarantineLeft returns for how much longer the server grants nothing; 0 if the queue knows of no quarantine. The caller holds wq.mu.
-func (wq *waitQueue) quarantineLeft() time.Duration {
-	if wq.contention.restsUntil.IsZero() {
-		return 0
-	}
-	return max(time.Until(wq.contention.restsUntil).Round(time.Millisecond), 0)
 }

@@ -25,11 +25,9 @@ func (w *within) Value(key any) any {
 	return w.Context.Value(key)
 }
 
-// Within implements Lease.
-func (l *holdLease) Within(ctx context.Context) context.Context { return &within{ctx, l} }
-
-// Within implements Lease.
-func (m *JointLease) Within(ctx context.Context) context.Context { return &within{ctx, m} }
+// Within returns a context made from ctx that carries the lease. With it, a reentrant lock can be acquired again; any other acquire that
+// would wait for the lease returns ErrDeadlock.
+func Within(ctx context.Context, lease Lease) context.Context { return &within{ctx, lease} }
 
 // outer returns the innermost held lease, of those carried by ctx, within which l can be acquired again (Reentrant), or nil. It returns
 // ErrDeadlock if an acquire of l would wait for a lease that ctx carries.
@@ -59,13 +57,13 @@ func (l *Target) outer(ctx context.Context) (*holdLease, error) {
 
 // isOf reports whether the lease is one of that lock or, for a read-write lock, of its other side.
 func (l *holdLease) isOf(lock *Target) bool {
-	have := l.lock()
+	have := l.g.l
 	return have.c == lock.c && have.Keys.Lock == lock.Keys.Lock && have.Set.Kind.Name == lock.Set.Kind.Name
 }
 
 // canReenter reports whether l can be acquired again within outer, a lease of the same lock.
 func (l *Target) canReenter(outer *holdLease) bool {
-	have, want := outer.lock().Set, l.Set
+	have, want := outer.g.l.Set, l.Set
 	switch {
 	case !have.Reentrant || !want.Reentrant:
 		return false
@@ -77,7 +75,7 @@ func (l *Target) canReenter(outer *holdLease) bool {
 
 // deadlock returns the error of an acquire of l that would wait for outer, the lease within which it is made.
 func (l *Target) deadlock(outer *holdLease) error {
-	have, advice := outer.lock().Set, "it would wait for itself; work within the lease that the caller has"
+	have, advice := outer.g.l.Set, "it would wait for itself; work within the lease that the caller has"
 	switch {
 	case have.Kind.Joinable && !l.Set.Kind.Joinable:
 		advice = "a reader becomes a writer by TryUpgrade"
@@ -91,7 +89,7 @@ func (l *Target) deadlock(outer *holdLease) error {
 func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 	taken := int64(0)
 	for _, lease := range own {
-		taken += int64(lease.lock().Set.Weight)
+		taken += int64(lease.g.l.Set.Weight)
 	}
 	room := int64(l.Set.Limit)
 	// mutants: own-permits
@@ -109,13 +107,8 @@ func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 	return fmt.Errorf("%w: lock %q: %d of %d are wanted within leases that have %d of them", lock.ErrDeadlock, l.Name(), l.Set.Weight, room, taken)
 }
 
-// reenter makes another lease within the lease of l that ctx carries. It returns nil if ctx carries none that is held, and ErrDeadlock if
-// an acquire of l would wait for a lease that ctx carries.
-func (l *Target) reenter(ctx context.Context) (*holdLease, error) {
-	outer, err := l.outer(ctx)
-	if outer == nil {
-		return nil, err
-	}
+// reenter makes another lease within a lease of l. It returns nil if that lease has ended.
+func (l *Target) reenter(outer *holdLease) (*holdLease, error) {
 	h := outer.g
 	h.mu.Lock()
 	defer h.mu.Unlock()

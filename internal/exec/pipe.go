@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/pipe"
 	"github.com/holdfast-go/holdfast/internal/resp"
 )
@@ -63,8 +64,8 @@ func (s *Server) Pipe(key string) *pipe.Pipe {
 // openTimeout bounds opening a connection.
 const openTimeout = 10 * time.Second
 
-// SendOn sends a call on a pipe, and notes what the answer says about the server. slot is that of the call's keys.
-func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot uint16) error {
+// SendOn sends a call on a pipe, and notes what the answer says about the server.
+func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call) error {
 	if c.Kind != pipe.Release && c.Kind != pipe.Delete {
 		if err := s.pipes.connector.Ready(); err != nil {
 			return err
@@ -83,25 +84,25 @@ func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot ui
 	default:
 		return err // the attempt is taken back, and that shows whether the server answers
 	}
-	s.answered(c, slot, before, err)
+	s.answered(c, before, err)
 	return err
 }
 
 // StartOn is SendOn, but returns at once and calls then with the error. If it returns false, nothing was sent and then is not called.
-func (s *Server) StartOn(p *pipe.Pipe, c *pipe.Call, slot uint16, then func(error)) bool {
+func (s *Server) StartOn(p *pipe.Pipe, c *pipe.Call, then func(error)) bool {
 	if c.Kind != pipe.Release && c.Kind != pipe.Delete && s.pipes.connector.Ready() != nil {
 		return false
 	}
 	before := s.outage.answers.Load()
 	return p.Start(c, func(err error) {
-		s.answered(c, slot, before, err)
+		s.answered(c, before, err)
 		then(err)
 	})
 }
 
 // answered notes what the answer to a call, or its error, says about the server. before is how many requests had been answered when the
 // call was sent.
-func (s *Server) answered(c *pipe.Call, slot uint16, before int64, err error) {
+func (s *Server) answered(c *pipe.Call, before int64, err error) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		s.pipes.refused.Store(true)
 		return
@@ -110,6 +111,10 @@ func (s *Server) answered(c *pipe.Call, slot uint16, before int64, err error) {
 	if err != nil {
 		s.pipes.connector.Failed(err)
 	} else if c.Now != 0 {
+		slot := uint16(0)
+		if s.InCluster() {
+			slot = keys.Slot(c.Lock)
+		}
 		s.note(slot, c.Sent, c.Heard.Mono, c.Now)
 	}
 }

@@ -173,12 +173,12 @@ type contact struct {
 func (s *Server) Info() *driver.ServerInfo { return s.info.Load() }
 
 // InCluster reports whether the server runs in Cluster mode. It may be called only after Connect.
-func (s *Server) InCluster() bool { return s.Info().Cluster }
+func (s *Server) InCluster() bool { return s.info.Load().Cluster }
 
 // Connect finds out what the server is, once. Callers that come during an attempt share its outcome: if each began a new one after a
 // failure, a server that is down would keep callers waiting one after another.
 func (s *Server) Connect(ctx context.Context, name string) error {
-	if s.Info() != nil {
+	if s.info.Load() != nil {
 		return nil
 	}
 	began := time.Now()
@@ -353,16 +353,16 @@ func (s *Server) Time(slot uint16) int64 {
 	if !ok {
 		return 0
 	}
-	return anchor.Server + clock.Mono().Sub(anchor.Sent.Mono).Microseconds()
+	return anchor.Server + (clock.Mono() - anchor.Sent.Mono).Microseconds()
 }
 
 // note notes how long the answer to a request took, unless heard is 0, and the server's time in it, unless a later request was answered
 // earlier.
 func (s *Server) note(slot uint16, sent clock.Instant, heard clock.Reading, server int64) {
-	if took, mean := heard.Sub(sent.Mono), s.RTT.Mean(); heard != 0 && mean == 0 {
-		s.RTT.ns.Store(int64(took))
+	if took, mean := int64(heard-sent.Mono), s.RTT.ns.Load(); heard != 0 && mean == 0 {
+		s.RTT.ns.Store(took)
 	} else if heard != 0 {
-		s.RTT.ns.Store(int64(mean + (took-mean)/8))
+		s.RTT.ns.Store(mean + (took-mean)/8)
 	}
 	s.clockMu.Lock()
 	defer s.clockMu.Unlock()

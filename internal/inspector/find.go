@@ -67,7 +67,7 @@ const (
 // Cluster moves meanwhile. If one master of a Cluster is unavailable, Find searches the others before it returns that error.
 func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func([]Found) (more bool, err error)) error {
 	// Any key with the prefix would do.
-	any := in.of.Space.Fence()
+	any := in.of.Space.Fence
 	if err := in.anyLock(p, any).Ready(ctx); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func
 
 // search is Find on the server that has the key on.
 func (in *Inspector) search(ctx context.Context, p Pattern, on string, seen *Seen, found func([]Found) (more bool, err error)) (more bool, err error) {
-	l, prefix := in.anyLock(p, on), in.of.Space.Prefix()
+	l, prefix := in.anyLock(p, on), in.of.Space.Prefix
 	q := codec.Scan{
 		Flags: l.Flags(), On: on, Cursor: "0", Count: keysPerScan,
 		Match: literally.Replace(prefix) + "*", Begin: []string{prefix + "{" + p.Begin, prefix + "key:" + p.Begin},
@@ -189,7 +189,7 @@ var errNoMasters = errors.New("the driver does not know the Cluster's masters")
 
 // keyIn returns a key with the client's prefix in that slot.
 func (in *Inspector) keyIn(slot uint16) string {
-	return in.of.Space.Prefix() + "{" + keys.Tag(slot) + "}"
+	return in.of.Space.Prefix + "{" + keys.Tag(slot) + "}"
 }
 
 // Seen remembers locks by hashes of their keys, in bounded memory. Among a million keys, it takes two different ones for the same with a

@@ -171,7 +171,7 @@ func (in *Inspector) ask(ctx context.Context, f Found, waiters int) (lock.Status
 	}
 	known := map[string]bool{}
 	for _, hold := range r.Holds {
-		if !l.Set.Kind.IsShared() || !known[hold.Token] {
+		if !l.Set.Kind.IsShared || !known[hold.Token] {
 			known[hold.Token] = true
 			h := l.HolderOf(&hold)
 			s.Holders, s.Fence = append(s.Holders, h), max(s.Fence, h.Fence)

@@ -8,7 +8,7 @@ import (
 // Find returns the lock that a key belongs to: the key is the lock's own, or that of a queue for it. Find returns false for any other key
 // of the space; those lead to no further locks.
 func (s Space) Find(key string) (lock string, ok bool) {
-	rest, ours := strings.CutPrefix(key, s.prefix)
+	rest, ours := strings.CutPrefix(key, s.Prefix)
 	if !ours {
 		return "", false
 	}
@@ -25,7 +25,7 @@ func (s Space) Find(key string) (lock string, ok bool) {
 		return "", false
 	}
 	if inBraces && strings.HasSuffix(stem, "}") {
-		lock = s.prefix + stem
+		lock = s.Prefix + stem
 		return lock, s.isNamed(lock)
 	}
 	if inBraces {
@@ -49,14 +49,14 @@ var Queues = []string{"q", "rw", "sem", "own", "bar", "redisson"}
 // isNamed reports whether a key that begins with the prefix and an opening brace, and ends with a closing one, is that of a lock with a
 // name.
 func (s Space) isNamed(key string) bool {
-	_, err := s.Name(key[len(s.prefix)+1 : len(key)-1])
+	_, err := s.Name(key[len(s.Prefix)+1 : len(key)-1])
 	return err == nil
 }
 
 // NameOf returns the name of the lock with this key. If the lock has no name, NameOf returns its key, and exact is true.
 func (s Space) NameOf(lock string) (name string, exact bool) {
-	if strings.HasPrefix(lock, s.prefix+"{") && strings.HasSuffix(lock, "}") && len(lock) > len(s.prefix)+1 {
-		return lock[len(s.prefix)+1 : len(lock)-1], false
+	if strings.HasPrefix(lock, s.Prefix+"{") && strings.HasSuffix(lock, "}") && len(lock) > len(s.Prefix)+1 {
+		return lock[len(s.Prefix)+1 : len(lock)-1], false
 	}
 	return lock, true
 }

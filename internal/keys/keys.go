@@ -27,8 +27,10 @@ func (s Set) Expiries() string { return s.Queue + ":e" }
 
 // Space is the key space of a client's locks: all keys with one prefix.
 type Space struct {
-	prefix                       string
-	fence, incarnation, caughtUp string // keys that requests name often
+	Prefix      string // of all keys
+	Fence       string // the key of the fence counter that all locks share outside Cluster mode
+	Incarnation string // the key of the mark by which Strict mode notices a loss of data
+	CaughtUp    string // the key that contains, on a node of a quorum, the incarnation for which the node's fence counter is valid
 }
 
 // NewSpace returns the space of keys that begin with the prefix.
@@ -42,36 +44,24 @@ func NewSpace(prefix string) (Space, error) {
 	return Space{prefix, prefix + "fences", prefix + "incarnation", prefix + "caughtup"}, nil
 }
 
-// Prefix returns the prefix of all keys.
-func (s Space) Prefix() string { return s.prefix }
-
-// Fence returns the key of the fence counter that all locks share outside Cluster mode.
-func (s Space) Fence() string { return s.fence }
-
 // SlotFence returns the key of the fence counter that the locks of a slot share in Cluster mode.
-func (s Space) SlotFence(slot uint16) string { return s.prefix + "f{" + Tag(slot) + "}" }
+func (s Space) SlotFence(slot uint16) string { return s.Prefix + "f{" + Tag(slot) + "}" }
 
 // isSlotFence reports whether a key is a SlotFence, or would be if its number were in that number's own slot.
 func (s Space) isSlotFence(key string) bool {
-	tag, ok := strings.CutPrefix(key, s.prefix+"f{")
+	tag, ok := strings.CutPrefix(key, s.Prefix+"f{")
 	return ok && strings.HasSuffix(tag, "}") && strings.Trim(tag[:len(tag)-1], "0123456789") == ""
 }
 
-// Incarnation returns the key of the mark by which Strict mode notices a loss of data.
-func (s Space) Incarnation() string { return s.incarnation }
-
-// CaughtUp returns the key that contains, on a node of a quorum, the incarnation for which the node's fence counter is valid.
-func (s Space) CaughtUp() string { return s.caughtUp }
-
 // Channel returns the channel that notifies a client outside Cluster mode.
-func (s Space) Channel(client string) string { return s.prefix + "c:" + client }
+func (s Space) Channel(client string) string { return s.Prefix + "c:" + client }
 
 // ShardChannel returns the channel that notifies a client of one lock in Cluster mode.
 func ShardChannel(k Set, client string) string { return k.Queue + ":c:" + client }
 
 // Journal returns the key of the journal, which records what operators did to holders. In Cluster mode it is also the name of the sharded
 // channel that announces new entries, so that both are in one slot.
-func (s Space) Journal() string { return s.prefix + "journal" }
+func (s Space) Journal() string { return s.Prefix + "journal" }
 
 // JournalChannel returns the channel that announces new entries of the journal outside Cluster mode. It is no client's Channel, since those
 // are longer.
@@ -79,28 +69,21 @@ func (s Space) JournalChannel() string { return s.Channel("h") }
 
 // WatchChannel returns the channel that announces a lock's new holders to its watchers outside Cluster mode. It is no client's Channel,
 // since clients' names contain no colon.
-func (s Space) WatchChannel(k Set) string { return s.prefix + "c:w:" + k.Lock }
+func (s Space) WatchChannel(k Set) string { return s.Prefix + "c:w:" + k.Lock }
 
 // ShardWatchChannel is WatchChannel in Cluster mode.
 func ShardWatchChannel(k Set) string { return k.Queue + ":w" }
 
-// CheckName returns an error if no lock can have that name.
-func CheckName(name string) error {
-	if err := Check("name", name); err != nil {
-		return err
-	}
-	if strings.HasPrefix(name, "}") {
-		return fmt.Errorf("name %q begins with a closing brace, so its keys would not be in one Cluster slot", name)
-	}
-	return nil
-}
-
-// Name returns the keys of the lock with that name.
+// Name returns the keys of the lock with that name. It returns an error if no lock can have the name.
 func (s Space) Name(name string) (Set, error) {
-	if err := CheckName(name); err != nil {
+	if err := Check("name", name); err != nil {
 		return Set{}, err
 	}
-	return named(s.prefix + "{" + name + "}:q"), nil
+	if strings.HasPrefix(name, "}") {
+		return Set{}, fmt.Errorf("name %q begins with a closing brace, so its keys would not be in one Cluster slot", name)
+	}
+	queue := s.Prefix + "{" + name + "}:q"
+	return Set{Lock: strings.TrimSuffix(queue, ":q"), Queue: queue}, nil // both share one string
 }
 
 // Exact returns the keys of the lock whose own key is exactly this one.
@@ -111,7 +94,7 @@ func (s Space) Exact(key string) (Set, error) {
 	if _, tagged := hashTag(key); !tagged && strings.Contains(key, "}") {
 		return Set{}, fmt.Errorf("key %q has braces that are not a Cluster hash tag, so the lock's other keys cannot be in its slot", key)
 	}
-	if key == s.Fence() || s.isSlotFence(key) {
+	if key == s.Fence || s.isSlotFence(key) {
 		return Set{}, fmt.Errorf("key %q is a fence counter that locks share", key)
 	}
 	if key == s.Journal() {
@@ -139,19 +122,14 @@ func RedissonChannel(k Set) string {
 
 // Of returns the keys of the lock whose own key is lock. That key must come from Name or Exact, in this process or another.
 func (s Space) Of(lock string) Set {
-	if strings.HasPrefix(lock, s.prefix+"{") && strings.HasSuffix(lock, "}") {
-		return named(lock + ":q")
+	if strings.HasPrefix(lock, s.Prefix+"{") && strings.HasSuffix(lock, "}") {
+		return Set{Lock: lock, Queue: lock + ":q"}
 	}
-	stem := s.prefix + "{" + lock + "}:key"
+	stem := s.Prefix + "{" + lock + "}:key"
 	if _, tagged := hashTag(lock); tagged {
-		stem = s.prefix + "key:" + lock
+		stem = s.Prefix + "key:" + lock
 	}
 	return Set{Lock: lock, Queue: stem + ":q"}
-}
-
-// named returns the keys of a lock whose key is a prefix of its queue's, so that both share one string.
-func named(queue string) Set {
-	return Set{Lock: strings.TrimSuffix(queue, ":q"), Queue: queue}
 }
 
 // For returns the keys of a lock of another kind with the same name. Each kind has its own queue, so that a lock is never handed to a

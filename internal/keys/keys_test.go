@@ -114,7 +114,7 @@ func FuzzKeys(f *testing.F) {
 			if what == "key" && k.Lock != key {
 				t.Errorf("Exact(%q).Lock = %q", key, k.Lock)
 			}
-			for _, counter := range []string{s.Fence(), s.SlotFence(Slot(k.Lock))} {
+			for _, counter := range []string{s.Fence, s.SlotFence(Slot(k.Lock))} {
 				if k.Lock == counter || k.Queue == counter {
 					t.Errorf("%s: %v has the key of the counter %q", what, k, counter)
 				}
@@ -199,7 +199,7 @@ func TestFind(t *testing.T) {
 			if got, exact := s.NameOf(k.Lock); got != name || exact {
 				t.Errorf("NameOf(%q) = %q, %v", k.Lock, got, exact)
 			}
-			for _, key := range []string{s.Fence(), s.SlotFence(Slot(k.Lock)), k.Expiries(), k.Record(""), k.Record("w"), k.For("latch").Queue} {
+			for _, key := range []string{s.Fence, s.SlotFence(Slot(k.Lock)), k.Expiries(), k.Record(""), k.Record("w"), k.For("latch").Queue} {
 				if lock, ok := s.Find(key); ok {
 					t.Errorf("Find(%q) = %q", key, lock)
 				}

@@ -22,13 +22,14 @@ type Kind struct {
 	Place func(space keys.Space, name string, s *Settings) (keys.Set, error)
 	// check returns an error if a lock of this kind cannot have these settings. It may be nil.
 	check func(s *Settings) error
-	// Share returns how much of the lock there is, and how much of it is wanted. It is nil if one holder has the whole lock.
+	// Share returns how much of the lock there is, and how much of it is wanted. It is nil unless IsShared.
 	Share func(s *Settings) codec.Share
 	// Announced returns the channel on which other programs announce that the lock is free. It is nil if no other program does.
 	Announced func(keys.Set) string
 
 	Nesting nesting // what an acquire does within a lease of the same lock
 
+	IsShared   bool // it can have several holders
 	exclusive  bool // one holder at a time, whose fence is above all earlier ones
 	Joinable   bool // goroutines of one process share a hold
 	ByOwner    bool // an owner has the lock, from any process, and never waits for itself
@@ -40,9 +41,6 @@ type Kind struct {
 	Counts     bool // the server counts the parties down, from the limit to zero
 	IsVote     bool // a hold is a vote for a lock of a quorum
 }
-
-// IsShared reports whether the lock can have several holders.
-func (k *Kind) IsShared() bool { return k.Share != nil }
 
 // nesting says what an acquire does within a lease of the same lock.
 type nesting byte
@@ -114,7 +112,7 @@ func At(name string, place keys.Set) *Kind {
 
 // shared completes a kind of lock that can have several holders, each with a share of it.
 func shared(name string, k Kind) Kind {
-	k.Name, k.Form, k.Place = name, name, byName(name)
+	k.Name, k.Form, k.Place, k.IsShared = name, name, byName(name), true
 	if k.Share == nil {
 		k.Share = byWeight
 	}
@@ -184,7 +182,7 @@ func checkPermits(s *Settings) error {
 }
 
 func checkVote(s *Settings) error {
-	if s.Reentrant || s.replicas != 0 || s.fsync {
+	if s.Reentrant || s.Durable {
 		return errors.New("Reentrant and Durability are not for locks of a quorum")
 	}
 	return nil

@@ -47,6 +47,7 @@ type Terms struct {
 	Limit  int // of the sum of the holders' weights, if the lock can have several
 	Weight int
 
+	Durable      bool // replicas or disks have to confirm writes
 	replicas     int
 	fsync        bool
 	confirmation time.Duration // how long to wait for replicas or disks; 0: the default
@@ -106,8 +107,12 @@ type metaList struct {
 	next       *metaList
 }
 
-// Describe returns the information about a holder on that host that goes into the lock's value.
-func (s *Settings) Describe(host string) (string, error) {
+// Describe sets Info, about a holder on that host. It need not be made anew if it is that of usual.
+func (s *Settings) Describe(host string, usual *Settings) (err error) {
+	if usual != nil && s.Owner == usual.Owner && s.meta == nil && s.SeenAs != SeenAsElection {
+		s.Info = usual.Info
+		return nil
+	}
 	info := wire.Info{Owner: s.Owner, Host: host, PID: os.Getpid()}
 	if s.SeenAs == SeenAsElection {
 		info.Kind = SeenAsElection
@@ -120,12 +125,8 @@ func (s *Settings) Describe(host string) (string, error) {
 			info.Meta[m.key] = m.value
 		}
 	}
-	return info.Encode()
-}
-
-// IsOrdinary reports whether Describe adds nothing to the client's own identity, owner.
-func (s *Settings) IsOrdinary(owner string) bool {
-	return s.Owner == owner && s.meta == nil && s.SeenAs != SeenAsElection
+	s.Info, err = info.Encode()
+	return err
 }
 
 // Inheriting returns the settings of a lease that continues one with the settings of from. It has the stricter bounds of both, and from's
@@ -182,7 +183,7 @@ func (s *Settings) SlowNodeGrace(begun time.Time) time.Duration {
 const MinTTL = 5 * time.Millisecond
 
 // Check returns an error if the settings make no sense for a client with these limits.
-func (s *Settings) Check(maxTTL, commandTimeout time.Duration, canConfirm func() bool) error {
+func (s *Settings) Check(maxTTL, commandTimeout time.Duration) error {
 	switch {
 	case s.wrong != nil:
 		return s.wrong
@@ -210,8 +211,6 @@ func (s *Settings) Check(maxTTL, commandTimeout time.Duration, canConfirm func()
 		return errors.New("the number of replicas is negative")
 	case s.confirmation != 0 && (s.confirmation < time.Millisecond || s.confirmation > commandTimeout):
 		return fmt.Errorf("the timeout of Durability is %s; it must be between 1ms and %s (Config.CommandTimeout)", s.confirmation, commandTimeout)
-	case s.IsDurable() && !canConfirm():
-		return errors.New("Durability is not possible: this driver cannot wait for replicas")
 	case s.Kind.check != nil:
 		return s.Kind.check(s)
 	}
@@ -226,9 +225,6 @@ const (
 	defaultSync         = 1700 * time.Millisecond
 )
 
-// IsDurable reports whether replicas or disks have to confirm writes.
-func (s *Settings) IsDurable() bool { return s.replicas != 0 || s.fsync }
-
 // Durability returns what a write must achieve, if the whole call may take commandTimeout.
 func (s *Settings) Durability(commandTimeout time.Duration) driver.Durability {
 	d := driver.Durability{Replicas: s.replicas, Fsync: s.fsync, Timeout: s.confirmation}
@@ -241,3 +237,95 @@ func (s *Settings) Durability(commandTimeout time.Duration) driver.Durability {
 	}
 	return d
 }
+
+// Option changes the settings of one lock.
+type Option func(*Settings)
+
+// Refuse makes every use of the lock fail with ErrInvalid and this reason.
+func Refuse(why error) Option { return func(s *Settings) { s.wrong = why } }
+
+// positive returns n or, if n is not positive, a negative number, which Settings.Check refuses: 0 would stand for the default.
+func positive[N ~int | ~int64](n N) N {
+	if n <= 0 {
+		return -1
+	}
+	return n
+}
+
+// TTL is holdfast.TTL.
+func TTL(d time.Duration) Option { return func(s *Settings) { s.TTL = d } }
+
+// Renew sets whether the lease is renewed until it is released. The default is true.
+func Renew(on bool) Option { return func(s *Settings) { s.Renew = on } }
+
+// MaxHold is holdfast.MaxHold.
+func MaxHold(d time.Duration) Option { return func(s *Settings) { s.MaxHold = positive(d) } }
+
+// MaxRenewals is holdfast.MaxRenewals.
+func MaxRenewals(n int) Option { return func(s *Settings) { s.MaxRenewals = max(n, 0) } }
+
+// Poll is holdfast.Poll.
+func Poll(interval time.Duration) Option {
+	return func(s *Settings) { s.PollInterval = positive(interval) }
+}
+
+// Owner is holdfast.Identity.
+func Owner(name string) Option { return func(s *Settings) { s.Owner = name } }
+
+// OwnedBy makes a Mutex an OwnerMutex.
+func OwnedBy(owner string) Option {
+	return func(s *Settings) {
+		s.Kind, s.Limit, s.Weight = &Owned, Everything, 1
+		s.Owner, s.Reentrant = owner, true
+	}
+}
+
+// Key makes a Mutex a MutexKey.
+func Key(exact string) Option {
+	return func(s *Settings) { s.Kind, s.Key = &Keyed, exact }
+}
+
+// Redisson makes a Mutex a RedissonMutex.
+func Redisson(name string) Option {
+	return func(s *Settings) { s.Kind, s.Key = &RLock, name }
+}
+
+// Durability is holdfast.Durability. A timeout of 0 keeps the previous one.
+func Durability(replicas int, fsync bool, timeout time.Duration) Option {
+	return func(s *Settings) {
+		s.Durable, s.replicas, s.fsync = replicas != 0 || fsync, replicas, fsync
+		if timeout != 0 {
+			s.confirmation = timeout
+		}
+	}
+}
+
+// Meta is holdfast.Meta.
+func Meta(key, value string) Option {
+	return func(s *Settings) { s.meta = &metaList{key, value, s.meta} }
+}
+
+// Reentrant is holdfast.Reentrant, or with false its opposite.
+func Reentrant(on bool) Option { return func(s *Settings) { s.Reentrant = on } }
+
+// MaxDepth is holdfast.MaxDepth.
+func MaxDepth(n int) Option { return func(s *Settings) { s.MaxDepth = positive(n) } }
+
+// Weight sets how many permits of a semaphore an acquire takes. Default 1.
+func Weight(n int) Option { return func(s *Settings) { s.Weight = n } }
+
+// NodeTimeout is quorum.Config.NodeTimeout, which checks it.
+func NodeTimeout(d time.Duration) Option { return func(s *Settings) { s.NodeTimeout = d } }
+
+// Of makes the lock one of kind k. limit is the total of the holders' weights, and weight this holder's.
+func Of(k *Kind, limit, weight int) Option {
+	return func(s *Settings) { s.Kind, s.Limit, s.Weight = k, limit, weight }
+}
+
+// AsVote makes the lock one on a node of a quorum. Observers are told that it is a quorum's.
+func AsVote() Option {
+	return func(s *Settings) { s.Kind, s.apart, s.SeenAs = &nodeMutex, true, SeenAsQuorum }
+}
+
+// Apart makes the server grant each lease: none is passed on within the process. Observers are told seenAs as the lock's kind.
+func Apart(seenAs string) Option { return func(s *Settings) { s.apart, s.SeenAs = true, seenAs } }

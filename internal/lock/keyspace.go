@@ -64,7 +64,7 @@ func (k *Keyspace) Open(d driver.Driver, cfg *Config) error {
 		Lost: k.serverLost, Found: k.serverFound, ClientClosed: k.redisClientClosed,
 	})
 	k.Defaults = kind.Settings{Terms: &kind.Terms{TTL: k.Config.TTL, Kind: &kind.Mutex, Renew: true, MaxRenewals: -1}, Owner: k.Config.Owner}
-	if k.Defaults.Info, err = k.Defaults.Describe(k.Host); err != nil {
+	if err := k.Defaults.Describe(k.Host, nil); err != nil {
 		return fmt.Errorf("%w: Config.Identity: %w", ErrInvalid, err)
 	}
 	k.strict = k.Config.strictFlags()

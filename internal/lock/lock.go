@@ -4,6 +4,8 @@ package lock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -20,26 +22,34 @@ type Lock struct {
 	Set  *kind.Settings // shared between locks, so not to be changed
 }
 
-// Resolve completes the lock of that name, whose options are set, or returns what is wrong with its name or options.
-func (l *Lock) Resolve(name string) (err error) {
-	if err = keys.CheckName(name); err != nil {
-		return err
+// Resolve makes l the lock of that name, with its present settings as the options change them. If the name or an option is bad, every use
+// of the lock returns ErrInvalid.
+func (l *Lock) Resolve(name string, opts []kind.Option) {
+	k, s := l.Of, l.Set
+	if len(opts) > 0 {
+		s = s.Copy()
+		for _, o := range opts {
+			o(s)
+		}
 	}
-	s := l.Set
-	if l.Keys, err = s.Kind.Place(l.Of.Space, name, s); err != nil {
-		return err
+	place, err := s.Kind.Place(k.Space, name, s)
+	if err == nil && len(opts) > 0 {
+		err = s.Check(k.Config.MaxTTL, k.Config.CommandTimeout)
 	}
-	if err := s.Check(l.Of.Config.MaxTTL, l.Of.Config.CommandTimeout, l.Of.Server.CanConfirm); err != nil {
-		return err
+	if err == nil && s.Durable && !k.Server.CanConfirm() {
+		err = errors.New("Durability is not possible: this driver cannot wait for replicas")
+	}
+	if err == nil && len(opts) > 0 {
+		err = s.Describe(k.Host, &k.Defaults)
 	}
 	switch {
-	case s == &l.Of.Defaults: // shared, and described already
-	case s.IsOrdinary(l.Of.Config.Owner):
-		s.Info = l.Of.Defaults.Info
-	default:
-		s.Info, err = s.Describe(l.Of.Host)
+	case err != nil:
+		s = s.Copy()
+		s.Called, s.Err = name, fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, err)
+	case len(opts) > 0:
+		s = k.Cache.Share(s)
 	}
-	return err
+	l.Keys, l.Set = place, s
 }
 
 // Name returns the lock's name. It is taken from the lock's key if possible, so that the caller's string need not be kept.
@@ -60,34 +70,33 @@ func (l *Lock) Malformed(op string) error {
 }
 
 // Ready connects to the server. It returns an error if the lock cannot be acquired, before any I/O if possible.
-func (l *Lock) Ready(ctx context.Context) error { return l.Of.Ready(ctx, l.Name(), l, l.Set.Err) }
-
-// Ready is Lock.Ready for a lock that is made of several. one is any of these; wrong is the error of the lock's name or options.
-func (k *Keyspace) Ready(ctx context.Context, name string, one *Lock, wrong error) error {
-	if wrong != nil {
-		return wrong
-	}
-	if k.IsClosing() {
+func (l *Lock) Ready(ctx context.Context) error {
+	k := l.Of
+	switch {
+	case l.Set.Err != nil:
+		return l.Set.Err
+	case k.IsClosing():
 		return exec.ErrClosed
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if k.Server.Info() == nil {
+		if err := k.Server.Connect(ctx, l.Name()); err != nil {
+			return err
+		}
 	}
-	if err := k.Server.Connect(ctx, name); err != nil {
-		return err
-	}
-	k.checkOnce.Do(func() { k.Tasks.Run(func() { k.checkServer(one) }) })
+	k.checkOnce.Do(func() { k.Tasks.Run(func() { k.checkServer(l) }) })
 	return nil
 }
 
 // Ref returns the lock as package codec's requests name it.
 func (l *Lock) Ref() codec.Lock {
 	k := codec.Keys{Lock: l.Keys.Lock, Queue: l.Keys.Queue, Fence: l.FenceKey()}
-	if l.Set.Kind.IsShared() {
+	if l.Set.Kind.IsShared {
 		k.Holds = l.Keys.Expiries()
 	}
 	if l.Of.Config.Strict {
-		k.Mark = l.Of.Space.Incarnation()
+		k.Mark = l.Of.Space.Incarnation
 	}
 	return codec.Lock{Keys: k, Flags: l.Flags()}
 }
@@ -105,7 +114,7 @@ func (l *Lock) FenceKey() string {
 	if l.Of.Server.InCluster() {
 		return l.Of.Space.SlotFence(keys.Slot(l.Keys.Lock))
 	}
-	return l.Of.Space.Fence()
+	return l.Of.Space.Fence
 }
 
 // Slot returns the lock's Cluster slot, or 0 outside Cluster mode.

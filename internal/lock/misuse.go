@@ -105,7 +105,7 @@ func (rq Request) counters() (all []string) {
 // NodeFailure wraps the error of a request to a node in a Failure.
 func (k *Keyspace) NodeFailure(op, name string, err error) *exec.Failure {
 	f := k.Server.Failure(op, name, err)
-	nameCounters(f, func() []string { return []string{strconv.Quote(k.Space.Fence())} })
+	nameCounters(f, func() []string { return []string{strconv.Quote(k.Space.Fence)} })
 	return f
 }
 

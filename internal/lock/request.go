@@ -70,7 +70,7 @@ func AskOnce[R any](ctx context.Context, rq Request, q codec.Request[R]) (Answer
 // Addressed returns a request's call as package exec takes it.
 func (rq Request) Addressed(call driver.Call) exec.Request {
 	out := exec.Request{Op: rq.Op, Name: rq.Lock.Name(), Slot: rq.Lock.Slot(), Call: call, Began: rq.Began, Met: rq.OnFailure}
-	if rq.Durable && rq.Lock.Set.IsDurable() {
+	if rq.Durable && rq.Lock.Set.Durable {
 		d := rq.Lock.Set.Durability(rq.Lock.Of.Config.CommandTimeout)
 		d.Counts = codec.Achieves
 		out.Durability = &d

@@ -90,7 +90,7 @@ func (l *Lock) Describe(s *Status, r *codec.StatusReply) {
 	}
 	// mutants: limit-of-the-server
 	s.Limit = r.Limit
-	if s.Limit == 0 && own.IsShared() && !own.ByOwner { // the server has no limit yet: the next user's will count
+	if s.Limit == 0 && own.IsShared && !own.ByOwner { // the server has no limit yet: the next user's will count
 		s.Limit = l.Set.Limit
 	}
 	if s.Limit == kind.Everything {

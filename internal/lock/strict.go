@@ -21,7 +21,7 @@ func (k *Keyspace) Init(ctx context.Context, force bool) error {
 	}
 	reply, err := k.askInit(ctx, mode)
 	if err == nil && reply.Word == codec.Quarantined {
-		err = k.QuarantineError("init", k.Space.Incarnation(), reply.Refusal.Quarantine)
+		err = k.QuarantineError("init", k.Space.Incarnation, reply.Refusal.Quarantine)
 	}
 	return err
 }
@@ -36,7 +36,7 @@ func (k *Keyspace) askInit(ctx context.Context, mode codec.InitMode) (codec.Repl
 	if k.IsClosing() {
 		return codec.Reply{}, exec.ErrClosed
 	}
-	mark := k.Space.Incarnation()
+	mark := k.Space.Incarnation
 	if err := k.Server.Connect(ctx, mark); err != nil {
 		return codec.Reply{}, err
 	}

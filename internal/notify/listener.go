@@ -30,7 +30,7 @@ func (l *Listener) Leave() {
 	if s.Sharded || s.handle == nil {
 		idle = idleLock
 	}
-	n.cfg.Scheduler.Set(&s.idle, clock.Mono().Add(idle), schedule.Func(func() {
+	n.cfg.Scheduler.Set(&s.idle, clock.Mono()+idle, schedule.Func(func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if len(s.listeners) == 0 && n.subs[s.Channel] == s {

@@ -45,6 +45,7 @@ type Call struct {
 	Counts bool          // Vote: the node's vote counts
 	Others int           // Acquire: how many other locks share the transaction
 	Expiry int64         // Acquire, even if it fails: when the lock expires, if it was set; server time, ms
+	Left   time.Duration // Acquire: how long the lock still had when the server answered
 	Now    int64         // Acquire: server time, µs
 	Sent   clock.Instant // Acquire: when the call was written, or shortly before
 	Heard  clock.Instant // Acquire: when the answer was read, or shortly after
@@ -63,9 +64,6 @@ type Call struct {
 	line   *line
 	driven bool // a goroutine writes or reads for the call, or is about to
 }
-
-// Left returns how long the lock still had when the server answered an Acquire.
-func (c *Call) Left() time.Duration { return time.Duration(c.Expiry*1000-c.Now) * time.Microsecond }
 
 // Kind is the kind of a call.
 type Kind uint8

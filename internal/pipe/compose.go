@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -278,6 +279,7 @@ func (l *line) readAcquired(r replies, p *packet) {
 	counts := isVote && counted && node.counts(now, calls[0].Quarantine)
 	for _, c := range calls {
 		c.Fence, c.Queues, c.Counts, c.Now, c.Heard = ID{m, s}, queues, counts, now, heard
+		c.Left = time.Duration(c.Expiry*1000-now) * time.Microsecond
 		if c.err == nil {
 			c.err = err
 		}

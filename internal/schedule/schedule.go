@@ -2,6 +2,7 @@
 package schedule
 
 import (
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -163,7 +164,7 @@ func (s *Scheduler) catchUp(lag time.Duration) {
 	defer s.mu.Unlock()
 	if gain := lag - s.lag; gain > 100*time.Millisecond { // less can be drift between the clocks
 		for i := range s.entries {
-			s.entries[i].at = s.entries[i].at.Add(-gain)
+			s.entries[i].at -= gain
 		}
 	}
 	s.lag = lag
@@ -184,14 +185,14 @@ func (s *Scheduler) callDue(now clock.Instant, longest time.Duration) (time.Dura
 		}
 		wait := longest
 		if len(s.entries) > 0 && s.held == 0 {
-			wait = min(wait, s.entries[0].at.Sub(now.Mono))
+			wait = min(wait, s.entries[0].at-now.Mono)
 		}
 		if wait > 0 && calls > 0 { // the calls may have taken long, or the process may have been stopped
 			s.mu.Unlock()
 			return 0, true
 		}
 		if wait > 0 {
-			s.nextCheck = now.Mono.Add(wait)
+			s.nextCheck = now.Mono + wait
 			if s.held == 0 {
 				for _, caughtUp := range s.behind {
 					close(caughtUp)
@@ -278,4 +279,13 @@ func (h heap) place(i int, x item) {
 func (h heap) put(i int, x item) {
 	h[i] = x
 	x.entry.index = i + 1
+}
+
+// Jitter returns d, lengthened or shortened at random by up to that many percent.
+func Jitter(d time.Duration, percent int) time.Duration {
+	spread := d * time.Duration(percent) / 100
+	if spread <= 0 {
+		return d
+	}
+	return d - spread + rand.N(2*spread)
 }

@@ -38,7 +38,7 @@ func (l *log) event(name string) Func {
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.events = append(l.events, fmt.Sprintf("%s at %s", name, clock.Mono().Sub(l.began)))
+		l.events = append(l.events, fmt.Sprintf("%s at %s", name, clock.Mono()-l.began))
 	}
 }
 
@@ -59,7 +59,7 @@ func TestEntriesAreCalledAtTheirTimes(t *testing.T) {
 			name string
 			in   time.Duration
 		}{{"late", time.Minute}, {"early", time.Second}, {"overdue", -time.Second}, {"middle", 1500 * time.Millisecond}} {
-			s.Set(new(Entry), l.began.Add(e.in), l.event(e.name))
+			s.Set(new(Entry), l.began+e.in, l.event(e.name))
 		}
 		l.expect(t, "overdue at 0s")
 		time.Sleep(2 * time.Minute)
@@ -70,11 +70,11 @@ func TestEntriesAreCalledAtTheirTimes(t *testing.T) {
 func TestAnEarlierEntryWakesTheScheduler(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()
-		s.Set(new(Entry), l.began.Add(500*time.Millisecond), l.event("first"))
+		s.Set(new(Entry), l.began+500*time.Millisecond, l.event("first"))
 		synctest.Wait() // it sleeps until then
-		s.Set(new(Entry), l.began.Add(100*time.Millisecond), l.event("earlier"))
-		s.Set(new(Entry), l.began.Add(200*time.Millisecond), l.event("between"))
-		s.Set(new(Entry), l.began.Add(700*time.Millisecond), l.event("later"))
+		s.Set(new(Entry), l.began+100*time.Millisecond, l.event("earlier"))
+		s.Set(new(Entry), l.began+200*time.Millisecond, l.event("between"))
+		s.Set(new(Entry), l.began+700*time.Millisecond, l.event("later"))
 		time.Sleep(time.Second)
 		l.expect(t, "earlier at 100ms", "between at 200ms", "first at 500ms", "later at 700ms")
 	})
@@ -84,12 +84,12 @@ func TestSetReplacesAnEarlierSet(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()
 		var earlier, later, again Entry
-		s.Set(&earlier, l.began.Add(time.Hour), l.event("no"))
-		s.Set(&later, l.began.Add(time.Second), l.event("no"))
-		s.Set(&earlier, l.began.Add(2*time.Second), l.event("earlier"))
-		s.Set(&later, l.began.Add(3*time.Second), l.event("later"))
-		s.Set(&again, l.began.Add(4*time.Second), Func(func() {
-			s.Set(&again, l.began.Add(5*time.Second), l.event("again"))
+		s.Set(&earlier, l.began+time.Hour, l.event("no"))
+		s.Set(&later, l.began+time.Second, l.event("no"))
+		s.Set(&earlier, l.began+2*time.Second, l.event("earlier"))
+		s.Set(&later, l.began+3*time.Second, l.event("later"))
+		s.Set(&again, l.began+4*time.Second, Func(func() {
+			s.Set(&again, l.began+5*time.Second, l.event("again"))
 		}))
 		time.Sleep(2 * time.Hour)
 		l.expect(t, "earlier at 2s", "later at 3s", "again at 5s")
@@ -101,13 +101,13 @@ func TestCancelledEntriesAreNotCalled(t *testing.T) {
 		l := newLog()
 		var first, second, third Entry
 		s.Cancel(&first) // never set
-		s.Set(&first, l.began.Add(time.Second), l.event("no"))
-		s.Set(&second, l.began.Add(2*time.Second), l.event("second"))
-		s.Set(&third, l.began.Add(3*time.Second), l.event("no"))
+		s.Set(&first, l.began+time.Second, l.event("no"))
+		s.Set(&second, l.began+2*time.Second, l.event("second"))
+		s.Set(&third, l.began+3*time.Second, l.event("no"))
 		s.Cancel(&first)
 		s.Cancel(&first)
 		s.Cancel(&third)
-		s.Set(&third, l.began.Add(4*time.Second), l.event("third"))
+		s.Set(&third, l.began+4*time.Second, l.event("third"))
 		time.Sleep(time.Minute)
 		s.Cancel(&second) // called already
 		l.expect(t, "second at 2s", "third at 4s")
@@ -118,7 +118,7 @@ func TestCloseDropsEntries(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()
 		var e Entry
-		s.Set(&e, l.began.Add(time.Second), l.event("no"))
+		s.Set(&e, l.began+time.Second, l.event("no"))
 		s.Close()
 		s.Set(new(Entry), l.began, l.event("no"))
 		s.Set(&e, l.began, l.event("no"))
@@ -134,8 +134,8 @@ func TestCloseDropsEntries(t *testing.T) {
 func TestEntriesAreDueAfterASuspension(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, suspended *atomic.Int64) {
 		l := newLog()
-		s.Set(new(Entry), l.began.Add(30*time.Minute), l.event("overslept"))
-		s.Set(new(Entry), l.began.Add(90*time.Minute), l.event("still to come"))
+		s.Set(new(Entry), l.began+30*time.Minute, l.event("overslept"))
+		s.Set(new(Entry), l.began+90*time.Minute, l.event("still to come"))
 		time.Sleep(10*time.Minute + time.Millisecond)
 		suspended.Store(int64(time.Hour))
 		time.Sleep(time.Second) // the longest time between two checks
@@ -155,7 +155,7 @@ func TestALaterEntryDoesNotWakeTheScheduler(t *testing.T) {
 		defer clock.SetBoot(func() time.Duration { checks++; return time.Hour })()
 		for range 10 {
 			var e Entry
-			s.Set(&e, clock.Mono().Add(3*time.Second), Func(func() {}))
+			s.Set(&e, clock.Mono()+3*time.Second, Func(func() {}))
 			synctest.Wait()
 			s.Cancel(&e)
 		}
@@ -168,9 +168,9 @@ func TestALaterEntryDoesNotWakeTheScheduler(t *testing.T) {
 func TestTheClockIsReadAgainAfterASlowCall(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()
-		s.Set(new(Entry), l.began.Add(100*time.Millisecond), Func(func() { time.Sleep(600 * time.Millisecond) }))
-		s.Set(new(Entry), l.began.Add(500*time.Millisecond), l.event("missed"))
-		s.Set(new(Entry), l.began.Add(900*time.Millisecond), l.event("next"))
+		s.Set(new(Entry), l.began+100*time.Millisecond, Func(func() { time.Sleep(600 * time.Millisecond) }))
+		s.Set(new(Entry), l.began+500*time.Millisecond, l.event("missed"))
+		s.Set(new(Entry), l.began+900*time.Millisecond, l.event("next"))
 		time.Sleep(time.Minute)
 		l.expect(t, "missed at 700ms", "next at 900ms")
 	})
@@ -179,7 +179,7 @@ func TestTheClockIsReadAgainAfterASlowCall(t *testing.T) {
 func TestDriftBetweenTheClocksMovesNoEntries(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, suspended *atomic.Int64) {
 		l := newLog()
-		s.Set(new(Entry), l.began.Add(time.Minute), l.event("drifted"))
+		s.Set(new(Entry), l.began+time.Minute, l.event("drifted"))
 		for range 30 {
 			time.Sleep(time.Second)
 			suspended.Add(int64(50 * time.Millisecond))
@@ -199,7 +199,7 @@ func TestManyGoroutinesSetAndCancel(t *testing.T) {
 				for i := range each {
 					var e Entry
 					for range 3 {
-						s.Set(&e, clock.Mono().Add(time.Second+time.Duration(i)*time.Millisecond), Func(func() { called.Add(1) }))
+						s.Set(&e, clock.Mono()+time.Second+time.Duration(i)*time.Millisecond, Func(func() { called.Add(1) }))
 					}
 					if i%2 == 1 {
 						s.Cancel(&e)
@@ -220,10 +220,10 @@ func TestNothingIsCalledWhileHeld(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()
 		early, late, during := new(Entry), new(Entry), new(Entry)
-		s.Set(early, l.began.Add(time.Second), l.event("early"))
-		s.Set(late, l.began.Add(time.Minute), l.event("late"))
+		s.Set(early, l.began+time.Second, l.event("early"))
+		s.Set(late, l.began+time.Minute, l.event("late"))
 		end, other := s.Hold(), s.Hold()
-		s.Set(during, l.began.Add(2*time.Second), l.event("during"))
+		s.Set(during, l.began+2*time.Second, l.event("during"))
 		time.Sleep(10 * time.Second)
 		end()
 		end()
@@ -245,7 +245,7 @@ func TestNothingIsCalledWhileHeld(t *testing.T) {
 func TestHoldOfAnIdleScheduler(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		s.Hold()()
-		s.Set(new(Entry), clock.Mono().Add(time.Hour), Func(func() {}))
+		s.Set(new(Entry), clock.Mono()+time.Hour, Func(func() {}))
 		end := s.Hold()
 		s.Close()
 		end()

@@ -43,10 +43,6 @@ func (l *mutex) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name
 // key returns the lock's key, which is the same on all nodes.
 func (l *mutex) key() string { return l.first().Keys.Lock }
 
-func (l *mutex) Acquire(ctx context.Context) (engine.Lease, error) {
-	return l.AcquireBy(ctx, time.Time{})
-}
-
 func (l *mutex) AcquireBy(ctx context.Context, end time.Time) (engine.Lease, error) {
 	return l.first().Observed(ctx, false, func(ctx context.Context) (engine.Lease, error) {
 		return l.first().AcquireVotes(ctx, end, func(asking context.Context) (engine.Lease, error) { return l.acquire(asking, end) }, l.holder)

@@ -17,7 +17,7 @@ var breaks = []Mutant{
 	mutant("journal-out-of-order", "an entry of the journal is scored by a clock that went back, and cut off first",
 		by("scripts.TestJournal"), line("journal-order", "local score = now")),
 	mutant("early-notice-dropped", "a notice that comes before the answer that grants the lock is forgotten",
-		by("virtual.TestANoticeBeforeTheGrantIsNotLost"), line("notice-before-grant", "")),
+		by("virtual.TestANoticeBeforeTheGrantIsNotLost"), line("notice-before-grant", "if false {")),
 	mutant("break-unheeded", "a holder takes no notice of a break",
 		by("behaviour.TestBreak"), line("heed-break", "if false {")),
 	mutant("notice-believed", "a message that anybody can publish ends a lease",

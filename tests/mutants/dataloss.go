@@ -8,7 +8,7 @@ var dataloss = []Mutant{
 		by("dataloss.TestAQuarantineIsLengthenedForLongerLeases"), line("quarantine-lengthened", "ready = ready")),
 	mutant("shared-key-reasserted", "a shared key is claimed again after the server has lost its data",
 		by("virtual.TestASharedKeyIsNotTakenAgainAfterALossOfData"),
-		part("shared-key-lost", "!h.l.Set.Kind.Reasserted", "h.l.Set.Kind.IsShared()")),
+		part("shared-key-lost", "!h.l.Set.Kind.Reasserted", "h.l.Set.Kind.IsShared")),
 	mutant("reasserted-past-another", "a holder claims its lock again after a loss of data unless the counter is above its fence",
 		by("dataloss.TestAHolderAfterWhomTheClockWentBack", "dataloss.TestAHolderWhoseFenceLedTheClock", "dataloss.TestAHolderWhoseNextServersClockIsSlow"),
 		line("had-between", "local later = fence")),

@@ -42,7 +42,7 @@ var quorum = []Mutant{
 	mutant("vote-kept", "a node that sets a lock, but does not count, keeps it",
 		by("quorum.TestAVoteThatDoesNotCount"), insert("vote-released", "if true {\n\treturn nil\n}")),
 	mutant("vote-waits", "whoever reads the answers waits for the release of a vote that is no grant",
-		by("quorum.TestVotesWhoseFencesDoNotFit"), part("vote-clear", " && v.l.isAsAsked(v.call)", "")),
+		by("quorum.TestVotesWhoseFencesDoNotFit"), part("vote-clear", " && v.l.isGrant(context.Background(), v.pipe, v.call)", "")),
 	mutant("vote-refused-again", "a node that refuses a command of a vote is asked by it each time",
 		by("quorum.TestANodeThatRefusesVotes"), part("vote-scripted", "!call.Counts", "!call.Counts && call.Done"),
 		line("transactions-avoided", "")),

@@ -527,7 +527,7 @@ func keysOf(t *testing.T, name string) (keys.Space, keys.Set) {
 func (s site) run(t *testing.T, user string, sc script.Script, name string, args ...string) (string, error) {
 	t.Helper()
 	space, k := keysOf(t, name)
-	all := []string{k.Lock, k.Queue, space.Fence()}
+	all := []string{k.Lock, k.Queue, space.Fence}
 	if s.cluster {
 		all[2] = space.SlotFence(keys.Slot(k.Lock))
 	}

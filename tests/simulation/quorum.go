@@ -193,7 +193,7 @@ func (w *World) operate() {
 
 // mark returns the incarnation for which a node has a mark, and the end of its quarantine.
 func (w *World) mark(n *node) (id string, ready time.Time) {
-	text, _ := n.server.value(w.space.Incarnation())
+	text, _ := n.server.value(w.space.Incarnation)
 	fields := strings.Split(text, ":")
 	if len(fields) != 4 {
 		return "", time.Time{}
@@ -208,7 +208,7 @@ func (w *World) mark(n *node) (id string, ready time.Time) {
 // isBehind reports whether a node does not count until it is caught up.
 func (w *World) isBehind(n *node) bool {
 	id, _ := w.mark(n)
-	known, _ := n.server.value(w.space.CaughtUp())
+	known, _ := n.server.value(w.space.CaughtUp)
 	return !strings.HasPrefix(id, n.server.runID()+"/") || known != id
 }
 

@@ -432,9 +432,9 @@ func (w *World) key(i int) string {
 // checkLeftovers looks for keys and connections that should be gone, after all clients are closed and every
 // lease would have expired.
 func (w *World) checkLeftovers() {
-	stays := []string{w.space.Fence()}
+	stays := []string{w.space.Fence}
 	if len(w.nodes) > 1 {
-		stays = append(stays, w.space.Incarnation(), w.space.CaughtUp())
+		stays = append(stays, w.space.Incarnation, w.space.CaughtUp)
 	}
 	for i, n := range w.nodes {
 		for _, k := range n.server.keys() {

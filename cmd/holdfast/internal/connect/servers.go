@@ -103,7 +103,7 @@ func (s *Servers) CheckAdmitted(ctx context.Context, prefix string, timeout time
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	unmarked := each(s.All, func(one *Server) bool {
-		return errors.Is(one.Client.Get(ctx, space.Incarnation()).Err(), redis.Nil)
+		return errors.Is(one.Client.Get(ctx, space.Incarnation).Err(), redis.Nil)
 	})
 	var never []string
 	for i, one := range s.All {

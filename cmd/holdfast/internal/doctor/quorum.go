@@ -144,7 +144,7 @@ func (s *server) whyIdle(ctx context.Context) (why, remedy string, err error) {
 	}
 	self := s.runID() + "/" + s.replicationID()
 	marks := [2]string{}
-	for i, key := range []string{s.e.space.Incarnation(), s.e.space.CaughtUp()} {
+	for i, key := range []string{s.e.space.Incarnation, s.e.space.CaughtUp} {
 		if marks[i], err = s.client.Get(ctx, key).Result(); err != nil && !errors.Is(err, redis.Nil) {
 			return "", "", err
 		}

@@ -282,7 +282,7 @@ func (s *server) chooseLock(ctx context.Context) {
 			break
 		}
 	}
-	s.fence, s.channel = s.e.space.Fence(), s.e.space.Channel("doctor:"+s.e.id)
+	s.fence, s.channel = s.e.space.Fence, s.e.space.Channel("doctor:"+s.e.id)
 	if cluster != nil {
 		s.fence, s.channel = s.e.space.SlotFence(keys.Slot(s.keys.Lock)), keys.ShardChannel(s.keys, "doctor")
 	}

@@ -11,14 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-const completionHelp = `Prints a script with which a shell completes the commands of holdfast, their flags, and
-names of files.
-
-  source <(holdfast completion bash)                              # in ~/.bashrc
-  holdfast completion zsh >"${fpath[1]}/_holdfast"
-  holdfast completion fish >~/.config/fish/completions/holdfast.fish
-`
-
 func completion(f *pflag.FlagSet) action {
 	return func(_ context.Context, _ io.Reader, stdout, _ io.Writer) error {
 		shell, ok := map[string]func() string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[f.Arg(0)]

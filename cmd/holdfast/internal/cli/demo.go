@@ -13,13 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-const demoHelp = `Shows in about 10 seconds what the lock does, with a server and processes of its own.
-They compete to draw 10 winners, each exactly once. Then all of them keep a ledger, while
-one that holds the lock is killed with -9, and another is paused for longer than its lease
-and woken. At the end, the demo checks what all of them recorded, and exits with 1 if a
-check fails.
-`
-
 func runDemo(f *pflag.FlagSet) action {
 	cfg := demo.Config{}
 	f.IntVar(&cfg.Workers, "workers", 4, fmt.Sprintf("how many processes compete: `N` from %d to %d", demo.MinWorkers, demo.MaxWorkers))

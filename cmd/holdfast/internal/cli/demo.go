@@ -20,7 +20,6 @@ func runDemo(f *pflag.FlagSet) action {
 	f.BoolVar(&cfg.NoLock, "no-lock", false, "draw the lottery without the lock, and see it go wrong: exits with 1")
 	f.BoolVar(&cfg.JSON, "json", false, "print only the summary, as one JSON object")
 	f.StringVar(&cfg.Picture, "record", "", "draw what the processes recorded into `FILE`: an SVG that plays\na hand-over, the crash and the pause")
-	f.StringVar(&cfg.Screen, "record-screen", "", "record what the demo shows into `FILE`: an SVG that plays it")
 	return func(ctx context.Context, _ io.Reader, stdout, _ io.Writer) error {
 		cfg.Out = stdout
 		if cfg.Workers < demo.MinWorkers || cfg.Workers > demo.MaxWorkers {

@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"io/fs"
 	"os"
 	"regexp"
@@ -21,18 +22,26 @@ import (
 func TestRecording(t *testing.T) {
 	const file = "testdata/recording.svg"
 	synctest.Test(t, func(t *testing.T) {
+		terminal, command := io.Pipe()
 		var shown bytes.Buffer
-		s := newScreen(&shown)
-		s.line(bold("first") + ` & <"last">`)
-		time.Sleep(500 * time.Millisecond)
-		s.line("")
-		s.line("   " + red("second") + ", at the same time")
-		time.Sleep(2 * time.Second)
-		s.line("third")
-		time.Sleep(500 * time.Millisecond)
-		for n := range window {
-			s.line(fmt.Sprint("end ", n))
-		}
+		go func() {
+			defer command.Close()
+			show := func(text string) {
+				shown.WriteString(styled.ReplaceAllString(text, "$2") + "\n")
+				fmt.Fprint(command, text+"\r\n")
+			}
+			show("\x1b[1mfirst\x1b[0m" + ` & <"last">`)
+			time.Sleep(500 * time.Millisecond)
+			show("")
+			show("   \x1b[1;31msecond\x1b[0m, at the same time")
+			time.Sleep(2 * time.Second)
+			show("third")
+			time.Sleep(500 * time.Millisecond)
+			for n := range window {
+				show(fmt.Sprint("end ", n))
+			}
+		}()
+		s := record(terminal)
 
 		got := string(s.svg())
 		want, err := os.ReadFile(file)

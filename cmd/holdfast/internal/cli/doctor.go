@@ -37,9 +37,7 @@ func examine(f *pflag.FlagSet) action {
 		defer stop()
 		var servers []doctor.Config
 		for _, one := range o.servers.All {
-			servers = append(servers, doctor.Config{
-				Client: one.Client, Addr: one.Addr, Sentinel: one.Sentinel, Prefix: o.prefix, TTL: ttl, Watch: watch,
-			})
+			servers = append(servers, doctor.Config{Server: one, Prefix: o.prefix, TTL: ttl, Watch: watch})
 		}
 		found, err := doctor.Examine(ctx, servers)
 		if err != nil {

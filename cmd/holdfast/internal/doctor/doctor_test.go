@@ -18,6 +18,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 )
 
 // tests/command/doctor_test.go tests examinations of real servers, Clusters and sentinels.
@@ -105,7 +107,9 @@ func behindSentinels(s *holdfasttest.Server, master string, sentinels map[string
 			return client, nil
 		},
 	}
-	return Config{Client: redis.NewFailoverClient(o), Addr: strings.Join(o.SentinelAddrs, ","), Sentinel: o}
+	return Config{Server: &connect.Server{
+		Client: redis.NewFailoverClient(o), Addr: strings.Join(o.SentinelAddrs, ","), Mode: connect.Sentinel, Sentinel: o,
+	}}
 }
 
 // Examine compares the TTL with the times of the slowest sentinel. The test is not in virtual time, because go-redis looks up a name

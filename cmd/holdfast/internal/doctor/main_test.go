@@ -11,18 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(noLogger{}) // as the command does
 	// The library's clock that counts suspensions would run while virtual time stands still.
 	clock.SetBoot(func() time.Duration { return 0 })
 	m.Run()
 }
-
-type noLogger struct{}
-
-func (noLogger) Printf(context.Context, string, ...any) {}
 
 // examined examines a server, with a short watch of its clock.
 func examined(t *testing.T, cfg Config) *Report {
@@ -76,7 +73,7 @@ func serverAt(addr string, change ...func(*redis.Options)) Config {
 	for _, f := range change {
 		f(o)
 	}
-	return Config{Client: redis.NewClient(o), Addr: addr}
+	return Config{Server: &connect.Server{Client: redis.NewClient(o), Addr: addr, Mode: connect.Single}}
 }
 
 // expect looks for a finding by its check, its severity and a part of what was seen.

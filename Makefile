@@ -53,7 +53,7 @@ bench: everything ## Compare with the bare commands and with other libraries, 25
 
 pictures: server ## Take the pictures in docs/pictures anew: of the inspector, the demo, and the dashboard
 	@tests/ensure-chromium.sh
-	go run ./cmd/holdfast demo --seed 4 --record docs/pictures/demo.svg --record-screen docs/pictures/screen.svg
+	cd tests && go run ./cmd/screen ../docs/pictures/screen.svg go run ../cmd/holdfast demo --seed 4 --record ../docs/pictures/demo.svg
 	cd tests && go test -count=1 -run TestPictures ./ui -pictures "$(CURDIR)/docs/pictures"
 	@tests/dashboard/picture.sh docs/pictures
 

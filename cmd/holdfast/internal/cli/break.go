@@ -22,40 +22,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 )
 
-const breakHelp = `Takes the lock NAME, of whatever kind, from the holder with this grant id, hands it to the
-next who waits, and tells the holder. If another holds the lock by now, nothing is done, and
-the exit code is 75. Others that hold it as well, such as readers, keep it.
-
-The holder may still be at work. Break a lock when you know that its holder hangs or is
-gone; to ask a holder that works, there is holdfast revoke.
-
-  holdfast show orders/42                                    # who holds it, and the grant id
-  holdfast break orders/42 --grant k3v9x2ab --reason "hangs since 3 am"
-  holdfast breaks                                            # what was broken
-
-The holder learns of it at once if its process runs and can reach the server: holdfast run
-ends its command, and in a program the lease ends. Until then, both it and the next holder
-may be at work. One that hangs learns of it when it goes on; only a fence keeps out what it
-still writes then.
-`
-
-const revokeHelp = `Asks the holder of the lock NAME with this grant id to let go, and does nothing else.
-holdfast run sends TERM to its command, but still keeps the lock for --min-hold; a program
-learns of it by Lease.Revoked. The holder keeps the lock until it releases it. If it takes
-no notice, use holdfast break.
-
-  holdfast show orders/42                                  # who holds it, and the grant id
-  holdfast revoke orders/42 --grant k3v9x2ab --reason "deployment"
-`
-
-const breaksHelp = `Lists what was broken, the latest first: which lock, who had it, who broke it, and why. With
-NAME only the breaks of that lock. The server keeps about the latest 1,000. If there are
-none, the exit code is 1.
-
-  holdfast breaks
-  holdfast breaks --json -n 0 orders/42 | jq -r .reason
-`
-
 type breakFlags struct {
 	serverFlags
 	grant  string

@@ -3,6 +3,7 @@ package cli
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +19,20 @@ import (
 type command struct {
 	name, summary string
 	args          string // its arguments, as the help shows them; one in brackets is optional
-	help          string // what the command does; its usage and flags are added
 	define        func(f *pflag.FlagSet) action
+}
+
+// texts has for each command a text that says what it does, to which its usage and its flags are added, and one on the exit codes.
+//
+//go:embed help
+var texts embed.FS
+
+func about(topic string) string {
+	text, err := texts.ReadFile("help/" + topic + ".txt")
+	if err != nil {
+		panic("holdfast: " + err.Error()) // a test asks for the help of every command
+	}
+	return string(text)
 }
 
 // An action carries out a command. Its flags and arguments have been read.
@@ -30,29 +43,29 @@ const jobArgs = "NAME -- CMD [ARG...]"
 
 func commands() []command {
 	return []command{
-		{"demo", "see locks at work in 10 seconds, without a server", "", demoHelp, runDemo},
-		{"run", "run a command while holding a lock", jobArgs, runHelp, run},
-		{"acquire", "acquire a lock for a shell script", "NAME", acquireHelp, acquire},
-		{"renew", "keep the lock of a script for longer", "", renewHelp, renew},
-		{"release", "release the lock of a script", "", releaseHelp, release},
-		{"elect", "run a command while leading, or say who leads", jobArgs, electHelp, elect},
-		{"ls", "list the locks, who holds them and who waits", "[PATTERN]", lsHelp, ls},
-		{"watch", "show the locks as they change", "[PATTERN]", watchHelp, watch},
-		{"show", "say all about one lock", "NAME", showHelp, show},
-		{"ui", "show the locks on web pages", "[PATTERN]", uiHelp, serveUI},
-		{"break", "take a lock from a holder that hangs", "NAME", breakHelp, breakLock},
-		{"revoke", "ask a holder to let go", "NAME", revokeHelp, revoke},
-		{"breaks", "list what was broken, by whom and why", "[NAME]", breaksHelp, breaks},
-		{"once", "say which run of a job was completed last", "NAME", onceHelp, onceAction},
-		{"latch", "wait for a count of parties, or count down", "NAME N wait|count-down|reset", latchHelp, latchAction},
-		{"barrier", "wait until a number of parties wait", "NAME N wait", barrierHelp, barrierAction},
-		{"resize", "change the number of slots", "NAME N", resizeHelp, resize},
-		{"doctor", "check whether a server is safe for locks", "", doctorHelp, examine},
-		{"init", "admit new servers to Strict mode or to a quorum", "", initHelp, initServers},
-		{"dev", "run an embedded server for development", "", devHelp, dev},
-		{"completion", "print completions for a shell", "bash|zsh|fish", completionHelp, completion},
-		{"man", "print or write manual pages", "[COMMAND]", manHelp, man},
-		{"version", "print the version", "", versionHelp, version},
+		{"demo", "see locks at work in 10 seconds, without a server", "", runDemo},
+		{"run", "run a command while holding a lock", jobArgs, run},
+		{"acquire", "acquire a lock for a shell script", "NAME", acquire},
+		{"renew", "keep the lock of a script for longer", "", renew},
+		{"release", "release the lock of a script", "", release},
+		{"elect", "run a command while leading, or say who leads", jobArgs, elect},
+		{"ls", "list the locks, who holds them and who waits", "[PATTERN]", ls},
+		{"watch", "show the locks as they change", "[PATTERN]", watch},
+		{"show", "say all about one lock", "NAME", show},
+		{"ui", "show the locks on web pages", "[PATTERN]", serveUI},
+		{"break", "take a lock from a holder that hangs", "NAME", breakLock},
+		{"revoke", "ask a holder to let go", "NAME", revoke},
+		{"breaks", "list what was broken, by whom and why", "[NAME]", breaks},
+		{"once", "say which run of a job was completed last", "NAME", onceAction},
+		{"latch", "wait for a count of parties, or count down", "NAME N wait|count-down|reset", latchAction},
+		{"barrier", "wait until a number of parties wait", "NAME N wait", barrierAction},
+		{"resize", "change the number of slots", "NAME N", resize},
+		{"doctor", "check whether a server is safe for locks", "", examine},
+		{"init", "admit new servers to Strict mode or to a quorum", "", initServers},
+		{"dev", "run an embedded server for development", "", dev},
+		{"completion", "print completions for a shell", "bash|zsh|fish", completion},
+		{"man", "print or write manual pages", "[COMMAND]", man},
+		{"version", "print the version", "", version},
 	}
 }
 
@@ -120,7 +133,7 @@ func (c *command) usage() string {
 
 func (c *command) text() string {
 	f, _ := c.flags()
-	text := "Usage: " + c.usage() + "\n\n" + c.help
+	text := "Usage: " + c.usage() + "\n\n" + about(c.name)
 	if f.HasFlags() {
 		text += "\nFlags:\n" + f.FlagUsagesWrapped(100)
 	}
@@ -154,7 +167,7 @@ func helpFor(args []string) (string, error) {
 	case len(args) == 0:
 		return overview(), nil
 	case args[0] == "exit-codes":
-		return exitcode.Help, nil
+		return about("exit-codes"), nil
 	}
 	c, err := find(args[0])
 	if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"io"
 	"strings"
@@ -11,13 +12,13 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-const completionHelp = `Prints a script with which a shell completes the commands of holdfast, their flags, and
-names of files.
-
-  source <(holdfast completion bash)                              # in ~/.bashrc
-  holdfast completion zsh >"${fpath[1]}/_holdfast"
-  holdfast completion fish >~/.config/fish/completions/holdfast.fish
-`
+// The scripts for bash and zsh, in which NAMES and CASES are replaced.
+var (
+	//go:embed completion.bash
+	bashScript string
+	//go:embed completion.zsh
+	zshScript string
+)
 
 func completion(f *pflag.FlagSet) action {
 	return func(_ context.Context, _ io.Reader, stdout, _ io.Writer) error {
@@ -62,26 +63,6 @@ func bashCompletion() string {
 	return strings.NewReplacer("NAMES", commandNames(), "CASES\n", cases).Replace(bashScript)
 }
 
-// bashScript is the script for bash. It completes what follows -- as a command with its files.
-const bashScript = `# Completion of holdfast for bash: source it.
-_holdfast() {
-	local current=${COMP_WORDS[COMP_CWORD]} words= i
-	local commands='NAMES'
-	for ((i = 2; i < COMP_CWORD; i++)); do
-		if [[ ${COMP_WORDS[i]} == -- ]]; then
-			((i == COMP_CWORD - 1)) && COMPREPLY=($(compgen -c -- "$current")) || COMPREPLY=($(compgen -f -- "$current"))
-			return
-		fi
-	done
-	((COMP_CWORD == 1)) && words=$commands || case ${COMP_WORDS[1]} in
-	help) words=$commands ;;
-CASES
-	esac
-	COMPREPLY=($(compgen -W "$words" -- "$current"))
-}
-complete -o default -F _holdfast holdfast
-`
-
 // zshText escapes a text for single quotes, within an argument of _arguments.
 var zshText = strings.NewReplacer("'", `'\''`, `\`, `\\`, "[", `\[`, "]", `\]`, ":", `\:`)
 
@@ -113,31 +94,6 @@ func zshCompletion() string {
 	}
 	return strings.NewReplacer("NAMES\n", names, "CASES\n", cases).Replace(zshScript)
 }
-
-const zshScript = `#compdef holdfast
-# Completion of holdfast for zsh: _holdfast in a folder of fpath.
-_holdfast() {
-	local -a commands
-	commands=(
-NAMES
-		'help:describe a command'
-	)
-	if ((CURRENT == 2)); then
-		_describe command commands
-		return
-	fi
-	local command=$words[2]
-	shift words
-	((CURRENT--))
-	case $command in
-	help)
-		_describe command commands
-		;;
-CASES
-	esac
-}
-_holdfast "$@"
-`
 
 // fishText escapes a text for single quotes.
 var fishText = strings.NewReplacer(`\`, `\\`, "'", `\'`)

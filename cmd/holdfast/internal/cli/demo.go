@@ -13,13 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-const demoHelp = `Shows in about 10 seconds what the lock does, with a server and processes of its own.
-They compete to draw 10 winners, each exactly once. Then all of them keep a ledger, while
-one that holds the lock is killed with -9, and another is paused for longer than its lease
-and woken. At the end, the demo checks what all of them recorded, and exits with 1 if a
-check fails.
-`
-
 func runDemo(f *pflag.FlagSet) action {
 	cfg := demo.Config{}
 	f.IntVar(&cfg.Workers, "workers", 4, fmt.Sprintf("how many processes compete: `N` from %d to %d", demo.MinWorkers, demo.MaxWorkers))
@@ -27,7 +20,6 @@ func runDemo(f *pflag.FlagSet) action {
 	f.BoolVar(&cfg.NoLock, "no-lock", false, "draw the lottery without the lock, and see it go wrong: exits with 1")
 	f.BoolVar(&cfg.JSON, "json", false, "print only the summary, as one JSON object")
 	f.StringVar(&cfg.Picture, "record", "", "draw what the processes recorded into `FILE`: an SVG that plays\na hand-over, the crash and the pause")
-	f.StringVar(&cfg.Screen, "record-screen", "", "record what the demo shows into `FILE`: an SVG that plays it")
 	return func(ctx context.Context, _ io.Reader, stdout, _ io.Writer) error {
 		cfg.Out = stdout
 		if cfg.Workers < demo.MinWorkers || cfg.Workers > demo.MaxWorkers {

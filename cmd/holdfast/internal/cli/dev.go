@@ -15,11 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-const devHelp = `Runs a Redis server in this process until it is interrupted. It is for development:
-it stores nothing on disk, checks no passwords, and has only those commands of Redis
-that locks need.
-`
-
 func dev(f *pflag.FlagSet) action {
 	const example = "127.0.0.1:6379"
 	listen := f.String("listen", example, "loopback `ADDRESS` to listen on; port 0 takes a free one")

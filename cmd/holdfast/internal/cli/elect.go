@@ -23,42 +23,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/sidecar"
 )
 
-const electHelp = `Campaigns in the election NAME, and runs CMD while it leads: one CMD at a time on all
-machines. Candidates wait in a queue; the next one leads when the leader resigns, dies,
-or cannot reach the server.
-
-  holdfast elect scheduler -- ./scheduler            # lead, or stand by
-  holdfast elect --again scheduler -- ./scheduler    # start it again after it has ended
-  holdfast elect scheduler --leader                  # who leads?
-  holdfast elect scheduler --watch --json            # a line for each change
-  holdfast elect scheduler --http 127.0.0.1:4040     # for a program that asks
-
-A term begins with the election. CMD has the environment that holdfast run describes: the
-fence rises from term to term. If the term cannot be renewed, CMD and all of its processes
-are ended before another candidate can lead, as with holdfast run. Then holdfast campaigns
-again, even while the server cannot be reached. Only a server that it has never reached is
-an error. With --terms N it exits after N terms, with the exit code of the last.
-
-When CMD has ended by itself, holdfast resigns, and exits with CMD's exit code. With --again
-it campaigns again, behind other candidates and at least a second after the term began,
-unless INT or QUIT, as from ^C, ended CMD, or CMD could not be executed. INT, TERM, HUP and
-QUIT are passed on to CMD; when it has ended, holdfast resigns and exits.
-
---leader prints who leads; the exit code is 1 if nobody does. --watch prints it now and after
-every change: leaders announce changes, so nothing is polled, except that the nodes of a
-quorum are asked once a second. What is printed may already be out of date; only CMD knows
-that it leads. If a leader dies, this is noticed when its term ends, after --ttl at most.
-They look at the lock of NAME: a run with --key or --redisson holds another one.
-
-With --http, holdfast campaigns for a program beside it, in any language, or for a readiness
-probe, until a signal ends it. GET /leader answers 200 while it leads, and 503 otherwise,
-and never 200 after the term: JSON with name, leading, fence and ttl_ms, how long it leads
-even if the server no longer answers. GET /status answers 200, and adds who leads and waits.
-An answer may be out of date when it is read: ask before each step, take less than ttl_ms
-for it, and give resources the fence. Anybody who can reach the address can ask. When told
-to end, it answers 503 for --drain, and then resigns: ask more often than that.
-`
-
 type electFlags struct {
 	jobFlags
 

@@ -15,18 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-const initHelp = `Admits a new server to Strict mode (Config.Strict, holdfast run --strict), so that it
-grants locks at once instead of after a quarantine. Run it once, by hand. Do not run it
-whenever the server starts: a server that has lost its data looks like a new one.
-
-With --redis for each of several servers, or a list in HOLDFAST_REDIS, it admits the
-nodes of a quorum. All of them must be running.
-
-A server that is already known and has restarted is in quarantine for --max-ttl: until
-then, locks that it may have lost can still be held, and the exit code is 75. --force ends
-the quarantine.
-`
-
 func initServers(f *pflag.FlagSet) action {
 	o := &serverFlags{strict: true}
 	o.define(f)

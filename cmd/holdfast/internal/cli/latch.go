@@ -20,44 +20,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-const latchHelp = `A latch counts N parties that have something to do before others go on. wait waits until
-all N have counted down, count-down lowers the count by one, and reset starts it over.
-All that use NAME give the same N. Programs that use the library's Latch share it.
-
-  holdfast latch shards-loaded 5 count-down     # each of five loaders, when it is done
-  holdfast latch shards-loaded 5 wait           # others, for all of them
-
-An open latch stays open until it is reset, or until nobody has used it for a day. Each
-count-down counts, so run it once for each party. A party of this command has no lease: if
-its machine dies, others wait for it all the same, unless they use --wait.
-
-wait exits with 75 if the latch is not open after --wait, and with 81 if it was reset
-meanwhile, or is open because a party died or left.
-`
-
-const resizeHelp = `Sets the number of slots of NAME, for runs with --slots and for programs that use it as
-a semaphore: from then on there are N slots, whatever number they give. With N = 0 the
-server forgets N, and the number that they give counts again. Nobody loses a slot: if
-more are taken than N, none is granted until enough of them are free.
-
-A run that gives another number than those that are running is refused. To change the
-number on one machine after another:
-    holdfast resize render 4                      # first: runs may now give 3 or 4
-    holdfast run --slots 4 render -- ./render.sh  # on one machine after another
-    holdfast resize render 0                      # last: all runs give 4
-`
-
-const barrierHelp = `Waits until N parties wait at the barrier NAME, on all machines together, and goes on with
-all of them. All that use NAME give the same N. If one of them is interrupted, dies, or has
-waited for as long as --wait allows, the barrier is broken for all that wait at that time
-(exit code 81), and they may begin again.
-
-  ./load.sh && holdfast barrier "release-$version-loaded" 3 wait && ./switch.sh
-
-Give each step of a job a NAME of its own: a party leaves when it goes on, and one that is
-slow to leave breaks the barrier for those that already wait for the next step there.
-`
-
 type partyFlags struct {
 	serverFlags
 	wait time.Duration

@@ -22,32 +22,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
 )
 
-const lsHelp = `Lists the locks whose names match PATTERN, of every kind, with who holds them, for how
-long, and how many wait. Without PATTERN it lists all. In a PATTERN * stands for any
-characters but /, ? for one, and [a-z] for one of those; quote it for the shell. If none is
-listed, the exit code is 1.
-
-  holdfast ls                                # all locks
-  holdfast ls 'orders/*' --waiting           # those that somebody waits for
-  holdfast ls --older-than 1h                # locks held for longer than an hour
-  holdfast ls orders                         # the lock orders, and the exact key orders
-  holdfast ls --sort waiters -n 20           # the 20 that most wait for
-  holdfast ls --json | jq -r .name
-
-A lock is listed if somebody holds it or waits for it. One with an exact key (holdfast run
---key, --redisson) is listed if PATTERN is that key, without wildcards; otherwise only while
-somebody waits for it. With --sort none, or -n, the list needs the same memory however long
-it is. If a master of a Cluster is down, the locks of the others are listed, and the exit
-code is 69. If the prefix has no locks, a line names each other prefix that has some.
-
-AGE is how long the oldest holder has held the lock, TTL what is left until the first would
-lose it without a renewal, WAITING how many processes wait, GRANT the holder's grant id, for
-holdfast break and revoke. On a terminal, columns are cut or left out to fit. While an
-election has a leader, its candidates stand by: they do not count as waiting, and
---older-than and --sort age leave elections out or last. Of a quorum it is not known who
-waits.
-`
-
 type lsFlags struct {
 	serverFlags
 	waiting bool

@@ -16,13 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
-const manHelp = `Prints the manual page of holdfast, or of one of its commands, for man(1), or writes all of
-them, with the names that man looks for.
-
-  holdfast man run | man -l -
-  holdfast man --dir /usr/local/share/man/man1 && man holdfast-run
-`
-
 func man(f *pflag.FlagSet) action {
 	dir := f.String("dir", "", "write all pages into `DIR`, which must exist, in place of older ones")
 	return func(_ context.Context, _ io.Reader, stdout, _ io.Writer) error {
@@ -71,12 +64,12 @@ func mainPage() string {
 		"only HOLDFAST_REDIS counts, and there is no default.") + "\n" +
 		".TP\n.B HOLDFAST_PREFIX\n" + troff("what keys begin with, if there is no --prefix") + "\n" +
 		".TP\n.B NO_COLOR\nIf it is set, terminals are written to without colors and bold type.\n" +
-		".SH \"EXIT STATUS\"\n" + body(exitcode.Help)
+		".SH \"EXIT STATUS\"\n" + body(about("exit-codes"))
 }
 
 // page returns the manual page of a command. It says what the help says.
 func (c *command) page() string {
-	text := pageOf("holdfast-"+c.name, c.summary, c.usage()) + ".SH DESCRIPTION\n" + body(c.help) + ".SH OPTIONS\n"
+	text := pageOf("holdfast-"+c.name, c.summary, c.usage()) + ".SH DESCRIPTION\n" + body(about(c.name)) + ".SH OPTIONS\n"
 	f, _ := c.flags()
 	f.VisitAll(func(f *pflag.Flag) {
 		value, about := unquote(f)

@@ -16,15 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 )
 
-const onceHelp = `Says which run of the job NAME was completed last, of those with holdfast run --once, and
-of programs that use the library's Once. If there is none, the exit code is 1. A run without
---once-key is remembered for 30 days after its DUR; runs with a key are recorded apart, each
-for its DUR. To run a job once, see holdfast help run.
-
-  holdfast once nightly
-  holdfast once --once 26h nightly || echo "nightly has not run since yesterday"
-`
-
 // lastRun is what --json prints.
 type lastRun struct {
 	Time   time.Time    `json:"time"`

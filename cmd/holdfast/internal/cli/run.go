@@ -18,54 +18,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
 )
 
-const runHelp = `Runs CMD while holding the lock NAME, and releases the lock when all processes of CMD
-have ended. CMD runs without a shell, unless -c is given. Write -- before a NAME that begins
-with a dash. Times are written 90s or 1m30s; a plain number means seconds.
-
-  holdfast run nightly -- ./draw.sh
-  holdfast run --try --if-busy=skip nightly -- ./draw.sh
-  holdfast run --once 1440h --once-key "$(date +%F)" nightly -- ./draw.sh
-
-Server:
-  The URL is redis://, rediss:// (TLS), unix://, redis+cluster:// or
-  redis+sentinel://HOST?master_name=NAME, with &addr=HOST for further hosts. Other users can
-  read a password on a command line: put it into HOLDFAST_REDIS. Parameters of rediss:// are
-    tls_ca=FILE           trust these authorities, in PEM, instead of the system's
-    tls_cert=FILE         this client's certificate, in PEM, if the server requires one,
-    tls_key=FILE          and its key
-    tls_server_name=NAME  the name in the server's certificate, if it is not HOST
-    skip_verify=true      do not verify the certificate, and warn about it
-  --redis for each server, or a list of URLs in HOLDFAST_REDIS, makes a quorum, in Strict
-  mode: the lock is held while a majority of 3 or 5 standalone servers agree, which
-  holdfast init has admitted. A quorum has only plain runs.
-
-Kinds of runs:
-  A plain run is the only run of NAME. Runs are served in the order in which they come. All
-  runs of a NAME are of one kind: another one is refused (exit code 78). Runs with --key or
-  --redisson hold a lock that they share with other programs, and not that of NAME.
-
-Environment of CMD:
-  HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every grant),
-  HOLDFAST_TTL_MS, with --also HOLDFAST_FENCES (JSON) and, with a prefix, HOLDFAST_PREFIX
-  are set. HOLDFAST_REDIS is removed, and so is REDIS_URL if holdfast uses it: a holdfast
-  in CMD is refused (exit code 78) unless it is given one of these.
-
-When the lock is lost:
-  If the lock cannot be renewed, CMD is ended before anybody else can get the lock: TERM to
-  all of its processes --kill-after before the lease expires, and KILL just before it
-  expires. --on-lost=kill sends only KILL, notify sends USR1 instead of TERM and lets CMD
-  continue, ignore only prints a message. The exit code is 79, or --lost-exit-code.
-
-Processes:
-  On Linux no process that CMD started survives it, even if it called setsid, or if
-  holdfast is killed with -9. Processes that still run after CMD has ended get TERM, and
-  KILL after --kill-after; the lock is held until then. On other Unix systems this holds for
-  CMD's process group while holdfast lives; on Windows only for CMD. INT, TERM, HUP, QUIT,
-  USR1, USR2 and WINCH are passed on to CMD, which also gets TERM after holdfast revoke.
-
-The exit code is CMD's own, or 128+N if signal N killed it.
-`
-
 type runFlags struct {
 	jobFlags
 

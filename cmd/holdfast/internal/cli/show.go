@@ -19,20 +19,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 )
 
-const showHelp = `Says all that the server knows about the lock NAME, of whatever kind: who holds it, since
-when, until when, by which grant and with which fence and notes, and who waits for it, in
-order. If there is no lock of that name, it looks at the one with that exact key (holdfast
-run --key, --redisson). If nobody holds it or waits for it, the exit code is 1, and a line
-names each other prefix under which somebody does.
-
-  holdfast show orders/42
-  holdfast show --json orders/42 | jq .waiting
-
-Of those that wait, the first 1,000 are shown. Processes that died without leaving the
-queue are among them until it would be their turn. Who waits for a lock of a quorum is not
-known.
-`
-
 func show(f *pflag.FlagSet) action {
 	o := &serverFlags{role: "inspector"}
 	o.define(f)

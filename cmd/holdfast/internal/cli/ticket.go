@@ -19,49 +19,6 @@ import (
 	"github.com/holdfast-go/holdfast/transfer"
 )
 
-const acquireHelp = `Acquires the lock NAME for a shell script, writes a ticket that stands for it, prints the
-fence, and exits. The lock is held for --ttl, and for longer if holdfast renew is run in
-time; holdfast release gives it up. Nobody renews it in between: holdfast run does, and
-ends the job if the lock is lost, so use it if the job can be one command.
-
-  ticket=$(mktemp -du)                             # a name, and no file
-  fence=$(holdfast acquire --wait 1m --ttl 10m --ticket "$ticket" orders) || exit
-  trap 'holdfast release --ticket "$ticket"' EXIT
-  ./first.sh
-  holdfast renew --ttl 10m --ticket "$ticket" || exit   # 79: it is lost
-  ./second.sh
-
-Whoever has the ticket can release the lock, or take it: keep it secret. Only the owner of
-the file can read it. It never replaces another file. A file descriptor may be a pipe or a
-file, but not a terminal; with --ticket-fd 1 the fence is not printed:
-
-  ticket=$(holdfast acquire --ticket-fd 1 orders)
-  holdfast release --ticket-fd 3 3<<<"$ticket"
-
-If the exit code is not 0, there is no ticket, and the lock is not held. If holdfast is
-killed with -9, or the machine dies, the lock stays held for --ttl at most.
-`
-
-const renewHelp = `Keeps a lock that holdfast acquire has acquired for at least --ttl from now. Run it well
-before the time is over. If the lock is lost, the exit code is 79: somebody else may hold
-it, so stop working with what it guards. After another error, try again while there is time.
-The server and the prefix must be those of holdfast acquire.
-
-  holdfast renew --ttl 10m --ticket "$ticket" || exit
-`
-
-const releaseHelp = `Releases a lock that holdfast acquire has acquired, hands it to the next waiter, and
-removes the ticket. The server and the prefix must be those of holdfast acquire.
-
-  trap 'holdfast release --ticket "$ticket"' EXIT
-
-If the lock was lost before, the ticket is removed, too, and the exit code is 79: somebody
-else may have held the lock while the script still worked. The ticket stays if it still
-lasts, and another server may be the one that gave it: the message names that one. After
-another error it stays, unless it is used up: run the command again. If only the reply was lost, the second
-run may report a lost lock that the first one released.
-`
-
 // ticketFlags are the flags that acquire, renew and release have in common.
 type ticketFlags struct {
 	serverFlags

@@ -25,29 +25,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-const uiHelp = `Serves the inspector until ^C: web pages that show the locks as they change, who holds
-them, who waits, and what has happened to each while somebody looked. It prints its
-address. With PATTERN, as for holdfast ls, it lists only locks whose names match.
-
-  holdfast ui
-  holdfast ui --http :8080 'orders/*'
-  holdfast ui --http 10.1.2.3:4041 --auth-file /etc/holdfast/users --allow-break
-
-Everyone who can reach ADDRESS can see the pages, or with --auth-file the users it names. On
-an address that is not loopback, --auth-file is required. Passwords are sent in clear: put a
-proxy with TLS before it, on loopback, and name the proxy's host with --http-host. Requests
-for other host names are refused (421): otherwise a web page could read the locks through
-its visitor's browser. The pages load nothing from elsewhere.
-
-Without --allow-break the pages only look. With it, the page of a lock can take it from the
-holder whose grant id the operator types. The server's user then needs the role breaker in
-docs/SECURITY.md instead of inspector. On loopback without --auth-file, every user of this
-machine can do it.
-
-/metrics has the numbers of locks, holders and waiters, the oldest hold and the longest
-wait, by kind, for Prometheus. Of a quorum it is not known who waits.
-`
-
 func serveUI(f *pflag.FlagSet) action {
 	const example = "127.0.0.1:4041"
 	o := &serverFlags{role: "inspector"}

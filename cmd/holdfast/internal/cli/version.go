@@ -75,10 +75,6 @@ func (b build) String() string {
 	return text + ")"
 }
 
-const versionHelp = `Prints the version, the version of Go, the system it was built for, and the commit. A
-build that is not of a release has the version that comes next, with -dev.
-`
-
 func version(f *pflag.FlagSet) action {
 	json := f.Bool("json", false, "print it as one line of JSON")
 	return func(_ context.Context, _ io.Reader, stdout, _ io.Writer) error {

@@ -22,22 +22,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
 )
 
-const watchHelp = `Shows the locks whose names match PATTERN, as for holdfast ls, or all, until ^C: on a
-terminal as a table that fills it and is renewed every second; otherwise, and with --json,
-as a line of JSON for each change.
-
-  holdfast watch
-  holdfast watch 'orders/*' --sort waiters
-  holdfast watch nightly | jq -r '.event + " " + .holders[0].identity'
-
-The changes are present (the lock was there at first), granted, queued (somebody waits who
-did not before), released (or broken: see holdfast breaks) and expired; the rest of a line is
-what is so after the change, as in holdfast ls --json. The locks are looked at once a second,
-so what comes and goes in between is not seen. While the server does not answer, watching
-goes on; only a server that has never answered is an error. Of a quorum it is not known who
-waits. If the prefix has no locks in the beginning, a line names each other prefix that has.
-`
-
 type watchFlags struct {
 	serverFlags
 	sort string

@@ -156,6 +156,13 @@ func (s Styles) Text(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
+// Bold, Dim, Red, Green and Yellow return a text in that style, if texts get styles.
+func (s Styles) Bold(text string) string   { return s.Text("1", text) }
+func (s Styles) Dim(text string) string    { return s.Text("2", text) }
+func (s Styles) Red(text string) string    { return s.Text("1;31", text) }
+func (s Styles) Green(text string) string  { return s.Text("1;32", text) }
+func (s Styles) Yellow(text string) string { return s.Text("1;33", text) }
+
 // TimeFormat is how people are shown a time. It includes the zone, because logs of several machines are read side by side.
 const TimeFormat = "2006-01-02 15:04:05 MST"
 

@@ -24,7 +24,6 @@ type Config struct {
 	Out     io.Writer
 	JSON    bool   // print only the summary, as one JSON object
 	Picture string // the file for an animated SVG of what happened; "" for none
-	Screen  string // the file for an animated SVG of what the demo printed; "" for none
 }
 
 // Bounds of Config.Workers. A second worker is needed to take over from the first.
@@ -80,28 +79,14 @@ func Run(ctx context.Context, cfg Config) error {
 			return exitcode.OfOutput(err)
 		}
 	}
-	if err := d.draw(); err != nil {
-		return err
-	}
-	return s.failed()
-}
-
-// draw writes the SVGs that are asked for, also if a check has failed.
-func (d *director) draw() error {
-	for file, svg := range map[string]func() ([]byte, error){
-		d.cfg.Screen:  func() ([]byte, error) { return d.svg(), nil },
-		d.cfg.Picture: func() ([]byte, error) { return picture(&d.history) },
-	} {
-		if file == "" {
-			continue
-		}
-		text, err := svg()
+	if cfg.Picture != "" { // also if a check has failed
+		text, err := picture(&d.history)
 		if err != nil {
 			return &exitcode.Error{Code: exitcode.None, Err: err}
 		}
-		if err := output.ReplaceFile(file, text); err != nil {
+		if err := output.ReplaceFile(cfg.Picture, text); err != nil {
 			return &exitcode.Error{Code: exitcode.CannotCreate, Err: err}
 		}
 	}
-	return nil
+	return s.failed()
 }

@@ -60,7 +60,7 @@ func (d *director) direct() error {
 	defer watch.Wait()
 	defer stopWatching()
 
-	d.line(fmt.Sprintf("%s  %d processes, embedded server, lease time %s", bold("Holdfast demo"), d.cfg.Workers, ttl))
+	d.line(fmt.Sprintf("%s  %d processes, embedded server, lease time %s", d.Bold("Holdfast demo"), d.cfg.Workers, ttl))
 	for n := 1; n <= d.cfg.Workers; n++ {
 		d.try(func() error { return d.processes.start(n) })
 	}
@@ -117,9 +117,9 @@ func (d *director) introduce(title string, about ...string) {
 		return
 	}
 	d.line("")
-	d.line(bold(title))
+	d.line(d.Bold(title))
 	for _, line := range about {
-		d.line(dim("   " + line))
+		d.line(d.Dim("   " + line))
 	}
 	d.line("")
 }
@@ -127,7 +127,7 @@ func (d *director) introduce(title string, about ...string) {
 // sayf prints what happens in the second act, and when.
 func (d *director) sayf(format string, args ...any) {
 	if d.err == nil {
-		d.line(fmt.Sprintf("   %s  %s", dim(fmt.Sprintf("%4.1f s", (Now()-d.secondAct).Seconds())), fmt.Sprintf(format, args...)))
+		d.line(fmt.Sprintf("   %s  %s", d.Dim(fmt.Sprintf("%4.1f s", (Now()-d.secondAct).Seconds())), fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -137,7 +137,7 @@ func (d *director) killHolder() {
 	if victim == 0 {
 		return
 	}
-	d.sayf("%s to worker %d, which holds the lock in the middle of its work", red("kill -9"), victim)
+	d.sayf("%s to worker %d, which holds the lock in the middle of its work", d.Red("kill -9"), victim)
 	d.ending[victim] = true
 	killed := d.record(victim, Killed)
 	d.try(func() error { return d.processes.signal(victim, int(syscall.SIGKILL)) })
@@ -159,7 +159,7 @@ func (d *director) pauseHolder() {
 	if victim == 0 {
 		return
 	}
-	d.sayf("%s to worker %d: it holds the lock, and sleeps past its lease", yellow("kill -STOP"), victim)
+	d.sayf("%s to worker %d: it holds the lock, and sleeps past its lease", d.Yellow("kill -STOP"), victim)
 	paused := d.record(victim, Paused)
 	d.try(func() error { return d.processes.signal(victim, signals.Stop) })
 	d.awaitTakeover(paused, victim, ", and the ledger notes its fence")
@@ -167,19 +167,19 @@ func (d *director) pauseHolder() {
 	d.processes.order(victim, goOn) // to be read when the worker wakes
 	d.record(victim, Resumed)
 	d.try(func() error { return d.processes.signal(victim, signals.Continue) })
-	d.sayf("%s to worker %d: it wakes up, and believes it has the lock", yellow("kill -CONT"), victim)
+	d.sayf("%s to worker %d: it wakes up, and believes it has the lock", d.Yellow("kill -CONT"), victim)
 	d.await(patience, func(e Event) bool {
 		switch {
 		case e.Worker != victim:
 		case e.Kind == Woke && e.Lost:
-			d.sayf("  it asks its lease: %s", green(e.Text))
+			d.sayf("  it asks its lease: %s", d.Green(e.Text))
 		case e.Kind == Woke:
-			d.sayf("  it asks its lease: %s", red("still held"))
+			d.sayf("  it asks its lease: %s", d.Red("still held"))
 		case e.Kind == Wrote && e.Late && e.Refused:
-			d.sayf("  it writes anyway: %s, fence %s is below %s", green("refused"), Fence(e.Fence), Fence(e.Highest))
+			d.sayf("  it writes anyway: %s, fence %s is below %s", d.Green("refused"), Fence(e.Fence), Fence(e.Highest))
 			return true
 		case e.Kind == Wrote && e.Late:
-			d.sayf("  it writes anyway: %s", red("accepted"))
+			d.sayf("  it writes anyway: %s", d.Red("accepted"))
 			return true
 		}
 		return false
@@ -206,7 +206,7 @@ func (d *director) awaitTakeover(since Instant, victim int, why string) {
 		}
 		if e.Kind == Granted && !granted {
 			granted = true
-			d.sayf("worker %d takes over after %s%s", e.Worker, green(console.Duration(e.At-since)), why)
+			d.sayf("worker %d takes over after %s%s", e.Worker, d.Green(console.Duration(e.At-since)), why)
 		}
 		return e.Kind == Read
 	})
@@ -264,7 +264,7 @@ func (d *director) handle(e Event) error {
 			return fmt.Errorf("worker %d ended unexpectedly: %s", e.Worker, e.Text)
 		}
 	case Drew:
-		d.line(fmt.Sprintf("   %2d  %-22s %s", e.Place, e.Winner, dim(fmt.Sprintf("drawn by worker %d", e.Worker))))
+		d.line(fmt.Sprintf("   %2d  %-22s %s", e.Place, e.Winner, d.Dim(fmt.Sprintf("drawn by worker %d", e.Worker))))
 	}
 	return nil
 }

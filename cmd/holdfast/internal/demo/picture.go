@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
 	"html"
@@ -27,6 +28,14 @@ const (
 	cycle     = 30 * time.Second
 	playsFor  = 70.0 // percent of a cycle; then the end is shown
 	sceneRest = 3.0  // percent of a cycle, after each scene
+)
+
+var (
+	// style ends inside a media query, which picture continues with the animation's rules.
+	//go:embed picture.css
+	style string
+	//go:embed legend.svg
+	legend string
 )
 
 // picture returns an SVG of the second act: a hand-over, a crash and a pause, with who held the lock, who waited for it, and with which
@@ -80,31 +89,6 @@ func (p *painter) rect(attributes string, x float64, y int, width float64, heigh
 }
 
 func (p *painter) sceneHeight() int { return heading + p.workers*lane + footing }
-
-// style ends inside a media query, which picture continues with the animation's rules.
-const style = `
-text{font:13px ui-sans-serif,system-ui,-apple-system,"Segoe UI",sans-serif;fill:#1f2328}
-.ground{fill:#fff;stroke:#d1d9e0}.curtain{fill:#fff}
-.title{font-weight:600;font-size:15px}.dim{fill:#59636e}.tick{fill:#59636e;font-size:11px;text-anchor:middle}.line{stroke:#d1d9e0}
-.fence{fill:#fff;font-size:11px}.bad{fill:#cf222e}.good{fill:#1a7f37}
-.bad,.good{font-weight:600;stroke:#fff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}.end{text-anchor:end}
-.holds{fill:#0969da}.waits{fill:#afb8c1}.lease{fill:url(#hatch);stroke:#0969da}.dead{fill:#cf222e}.paused{fill:#bf8700}
-.head{stroke:#cf222e;stroke-width:1.5;opacity:0}
-.curtain{transform:scaleX(0);transform-box:fill-box;transform-origin:100% 50%}
-@media (prefers-color-scheme:dark){
-text{fill:#f0f6fc}.ground{fill:#0d1117;stroke:#3d444d}.curtain{fill:#0d1117}
-.dim,.tick{fill:#9198a1}.line{stroke:#3d444d}.fence{fill:#fff}.bad{fill:#f85149}.good{fill:#3fb950}.bad,.good{stroke:#0d1117}
-.holds{fill:#1f6feb}.waits{fill:#656c76}.lease{stroke:#1f6feb}.dead{fill:#f85149}.paused{fill:#d29922}.head{stroke:#f85149}
-}
-@media (prefers-reduced-motion:no-preference){
-`
-
-const legend = `<rect class="holds" x="20" y="18" width="26" height="14" rx="2"/><text x="52" y="30">holds the lock, with its fence</text>
-<rect class="waits" x="252" y="23" width="26" height="4"/><text x="284" y="30">waits in the queue</text>
-<rect class="lease" x="424" y="18" width="26" height="14" rx="2"/><text x="456" y="30">its lease goes on without it</text>
-<rect class="dead" x="650" y="23" width="26" height="4"/><text x="682" y="30">killed</text>
-<rect class="paused" x="744" y="23" width="26" height="4"/><text x="776" y="30">paused</text>
-`
 
 func (p *painter) scene(i int, s scene) {
 	y := top + i*p.sceneHeight()

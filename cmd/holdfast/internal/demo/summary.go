@@ -86,10 +86,10 @@ func (s *Summary) failed() error {
 // show prints the summary in 80 columns.
 func (s *Summary) show(scr *screen) {
 	scr.line("")
-	scr.line(bold("What happened"))
+	scr.line(scr.Bold("What happened"))
 	row := func(name string, n int, note string) {
 		if note != "" {
-			note = "   " + dim(note)
+			note = "   " + scr.Dim(note)
 		}
 		scr.line(fmt.Sprintf("   %-20s %8d%s", name, n, note))
 	}
@@ -103,21 +103,21 @@ func (s *Summary) show(scr *screen) {
 		row("stale writes refused", s.StaleWritesRefused, "")
 	}
 	scr.line("")
-	scr.line(bold("What must hold") + dim("  (checked against what all processes recorded)"))
+	scr.line(scr.Bold("What must hold") + scr.Dim("  (checked against what all processes recorded)"))
 	for _, c := range s.Checks {
 		if c.OK {
-			scr.line(fmt.Sprintf("   %s  %-34s %s", green("ok    "), c.Name, dim(c.Detail)))
+			scr.line(fmt.Sprintf("   %s  %-34s %s", scr.Green("ok    "), c.Name, scr.Dim(c.Detail)))
 			continue
 		}
-		scr.line(fmt.Sprintf("   %s  %s", red("FAILED"), c.Name))
+		scr.line(fmt.Sprintf("   %s  %s", scr.Red("FAILED"), c.Name))
 		for _, problem := range strings.Split(c.Detail, "; ") {
 			scr.line("           " + problem)
 		}
 	}
 	scr.line("")
 	if s.OK {
-		scr.line(fmt.Sprintf("%s, in %s. %s", green(fmt.Sprintf("All %d hold", len(s.Checks))),
-			console.Duration(time.Duration(s.TookMillis)*time.Millisecond), dim("(demo --no-lock shows the lottery without the lock.)")))
+		scr.line(fmt.Sprintf("%s, in %s. %s", scr.Green(fmt.Sprintf("All %d hold", len(s.Checks))),
+			console.Duration(time.Duration(s.TookMillis)*time.Millisecond), scr.Dim("(demo --no-lock shows the lottery without the lock.)")))
 	}
 }
 

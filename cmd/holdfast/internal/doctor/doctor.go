@@ -13,21 +13,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/keys"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 )
 
 // Config says what to examine.
 type Config struct {
-	Client   redis.UniversalClient
-	Addr     string                 // without credentials
-	Sentinel *redis.FailoverOptions // nil unless Client asks sentinels
-	Prefix   string                 // of keys; "" for the library's default
-	TTL      time.Duration          // of the leases for which the server must be suitable
-	Watch    time.Duration          // how long to watch the clocks
+	*connect.Server
+	Prefix string        // of keys; "" for the library's default
+	TTL    time.Duration // of the leases for which the server must be suitable
+	Watch  time.Duration // how long to watch the clocks
 }
 
 // limit bounds an examination, without the time that it watches clocks. Checks that have not finished by then are reported as impossible.
@@ -43,7 +40,7 @@ func Examine(ctx context.Context, all []Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newReport(all[0].Addr, e.mode, e.addrs, e.findings), nil
+	return newReport(all[0].Addr, string(e.Mode), e.addrs, e.findings), nil
 }
 
 // examination is the state of an examination of one server, the servers of a Cluster, or a master and its replicas behind sentinels.
@@ -51,7 +48,6 @@ type examination struct {
 	Config
 	space     keys.Space
 	id        string // a random part of locks' names
-	mode      string // as in a Report
 	sentinels []*sentinelAnswer
 	servers   []*server // the servers that can be reached, masters first
 	addrs     []string  // of all servers
@@ -128,7 +124,7 @@ func (e *examination) name(n int) string { return fmt.Sprintf("doctor:%s:%d", e.
 
 // reach makes the library connect to the server. unsupported is the library's reason not to use it, or nil.
 func (e *examination) reach(ctx context.Context) (unsupported, err error) {
-	locks, err := e.locks()
+	locks, err := e.client()
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +144,9 @@ func (e *examination) reach(ctx context.Context) (unsupported, err error) {
 	return nil, nil // the trial reports other errors
 }
 
-// locks returns a client of the library that logs nothing.
-func (e *examination) locks() (*holdfast.Client, error) {
-	cfg := &holdfast.Config{
+// client returns a client of the library that logs nothing.
+func (e *examination) client() (*holdfast.Client, error) {
+	return e.Locks(&holdfast.Config{
 		CommandTimeout:    10 * time.Second, // a server that stands still for a while is not a problem yet
 		Logger:            slog.New(slog.DiscardHandler),
 		MaxLocalHandovers: -1,
@@ -158,11 +154,7 @@ func (e *examination) locks() (*holdfast.Client, error) {
 		Prefix:            e.Prefix,
 		RetryTimeout:      time.Second,
 		TTL:               trialTTL,
-	}
-	if e.Sentinel != nil {
-		return holdfastgoredis.NewFailover(e.Sentinel, cfg)
-	}
-	return holdfastgoredis.New(e.Client, cfg)
+	})
 }
 
 // closeAll closes clients of the library, and gives them time to release their locks.

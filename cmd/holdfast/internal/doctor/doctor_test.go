@@ -20,6 +20,8 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 )
 
 // tests/command/doctor_test.go tests examinations of real servers, Clusters and sentinels.
@@ -107,7 +109,9 @@ func behindSentinels(s *holdfasttest.Server, master string, sentinels map[string
 			return client, nil
 		},
 	}
-	return Config{Client: redis.NewFailoverClient(o), Addr: strings.Join(o.SentinelAddrs, ","), Sentinel: o}
+	return Config{Server: &connect.Server{
+		Client: redis.NewFailoverClient(o), Addr: strings.Join(o.SentinelAddrs, ","), Mode: connect.Sentinel, Sentinel: o,
+	}}
 }
 
 // Examine compares the TTL with the times of the slowest sentinel. The test is not in virtual time, because go-redis looks up a name
@@ -189,15 +193,10 @@ func TestFailover(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(noLogger{}) // as the command does
 	// The library's clock that counts suspensions would run while virtual time stands still.
 	clock.SetBoot(func() time.Duration { return 0 })
 	m.Run()
 }
-
-type noLogger struct{}
-
-func (noLogger) Printf(context.Context, string, ...any) {}
 
 // examined examines a server, with a short watch of its clock.
 func examined(t *testing.T, cfg Config) *Report {
@@ -251,7 +250,7 @@ func serverAt(addr string, change ...func(*redis.Options)) Config {
 	for _, f := range change {
 		f(o)
 	}
-	return Config{Client: redis.NewClient(o), Addr: addr}
+	return Config{Server: &connect.Server{Client: redis.NewClient(o), Addr: addr, Mode: connect.Single}}
 }
 
 // expect looks for a finding by its check, its severity and a part of what was seen.

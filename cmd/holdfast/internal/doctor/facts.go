@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/resp"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
@@ -142,7 +143,7 @@ func (s *server) checkReplication() Finding {
 		return problem("replication", saw+fmt.Sprintf(", %d of them in time; min-replicas-to-write %d", good, need),
 			"the server refuses writes (NOREPLICAS): no acquire, no renewal, no release",
 			"bring the replicas back, or CONFIG SET min-replicas-to-write to fewer")
-	case replicas == 0 && s.e.mode != "server":
+	case replicas == 0 && s.e.Mode != connect.Single:
 		return warning("replication", saw, "if it fails, nothing takes over: its locks can be neither acquired nor renewed",
 			"give it a replica")
 	case replicas == 0:
@@ -219,7 +220,7 @@ func (s *server) checkACL(ctx context.Context) Finding {
 	}
 	word := map[string]string{"LOCK": s.keys.Lock, "QUEUE": s.keys.Queue, "FENCE": s.fence, "CHANNEL": s.channel}
 	var denied [3][]string
-	for i, commands := range rights(s.e.mode == "cluster") {
+	for i, commands := range rights(s.e.Mode == connect.Cluster) {
 		for _, command := range commands {
 			words := []any{"acl", "dryrun", user}
 			for _, w := range strings.Fields(command) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/resp"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
@@ -45,13 +45,10 @@ func (e *examination) discover(ctx context.Context) (closeClients func()) {
 	var opened []*redis.Client
 	switch c := e.Client.(type) {
 	case *redis.ClusterClient:
-		e.mode = "cluster"
 		e.discoverCluster(ctx, c)
 	case *redis.Client:
-		e.mode = "server"
 		e.servers = []*server{{addr: e.Addr, client: c}}
 		if e.Sentinel != nil {
-			e.mode = "sentinel"
 			opened = e.discoverBehindSentinels(ctx, c)
 		}
 	}
@@ -210,19 +207,8 @@ func (s *server) load(ctx context.Context) error {
 	if _, told := s.info["run_id"]; !told && err == nil {
 		s.infoErr = errNotTold
 	}
-	s.config = map[string]string{}
 	reply, err := s.client.Do(ctx, append([]any{"config", "get"}, settings...)...).Result()
-	s.configErr = err
-	switch reply := reply.(type) {
-	case map[any]any: // RESP3
-		for k, v := range reply {
-			s.config[fmt.Sprint(k)] = fmt.Sprint(v)
-		}
-	case []any: // RESP2
-		for i := 0; i+1 < len(reply); i += 2 {
-			s.config[fmt.Sprint(reply[i])] = fmt.Sprint(reply[i+1])
-		}
-	}
+	s.config, s.configErr = resp.Fields(reply), err
 	if _, told := s.config["maxmemory"]; !told && err == nil {
 		s.configErr = errNotTold
 	}

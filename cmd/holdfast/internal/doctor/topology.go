@@ -12,12 +12,13 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
 // checkTopology checks a Cluster or sentinels. complete is false if there are locks on servers other than those examined.
 func (e *examination) checkTopology(ctx context.Context) (found []Finding, complete bool) {
-	if e.mode == "sentinel" {
+	if e.Mode == connect.Sentinel {
 		return checkSentinels(e.sentinels), true
 	}
 	if len(e.servers) == 0 {
@@ -26,7 +27,7 @@ func (e *examination) checkTopology(ctx context.Context) (found []Finding, compl
 	first := e.servers[0]
 	text, err := first.client.ClusterInfo(ctx).Result()
 	field := fields(text)
-	if e.mode == "server" {
+	if e.Mode == connect.Single {
 		if size, _ := strconv.Atoi(field["cluster_size"]); size > 1 {
 			return []Finding{problem("topology", "the server is part of a Cluster, but the URL is that of a single server",
 				"only locks whose slots it has can be acquired", "begin the URL with redis+cluster:// or rediss+cluster://").on(first.addr)}, false
@@ -81,7 +82,7 @@ func checkSentinels(all []*sentinelAnswer) (found []Finding) {
 
 // checkIdentity checks that all connections lead to the same server. Behind a load balancer they may not.
 func (e *examination) checkIdentity(ctx context.Context) []Finding {
-	if e.mode != "server" || len(e.servers) == 0 {
+	if e.Mode != connect.Single || len(e.servers) == 0 {
 		return nil
 	}
 	s := e.servers[0]
@@ -120,7 +121,7 @@ const (
 func (e *examination) checkFailover() (found []Finding) {
 	var down, timeout time.Duration
 	var told []string
-	if e.mode == "cluster" {
+	if e.Mode == connect.Cluster {
 		masters := e.masters()
 		if !slices.ContainsFunc(masters, func(s *server) bool { return s.number("connected_slaves") > 0 }) {
 			return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
@@ -26,11 +27,11 @@ const (
 
 // checkTrial acquires, extends, releases and hands over a lock, and measures how long that takes.
 func (s *server) checkTrial(ctx context.Context) []Finding {
-	holder, err := s.e.locks()
+	holder, err := s.e.client()
 	if err != nil {
 		return nil // impossible, because reach has made a client in the same way
 	}
-	waiter, err := s.e.locks()
+	waiter, err := s.e.client()
 	if err != nil {
 		return nil
 	}
@@ -78,7 +79,7 @@ const messageTime = 3 * time.Second
 // notifications are lost, because then waiters poll.
 func (s *server) checkPubSub(ctx context.Context) Finding {
 	subscribe, publish := s.client.Subscribe, s.client.Publish
-	if s.e.mode == "cluster" {
+	if s.e.Mode == connect.Cluster {
 		subscribe, publish = s.client.SSubscribe, s.client.SPublish
 	}
 	failed := func(saw string) Finding {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-// Exit codes of holdfast itself. 64 to 78 are those of sysexits.h, 124 to 127 those of timeout(1) and shells.
+// Exit codes of holdfast itself, which holdfast help exit-codes explains. New ones may be added; the existing ones do not change. 64 to 78 are those of sysexits.h, 124 to 127 those of timeout(1) and shells.
 const (
 	None         = 1 // the answer to a question is nobody, or nothing
 	Usage        = 64
@@ -32,31 +32,6 @@ const (
 	NotFound     = 127
 	Signal       = 128 // plus the signal's number
 )
-
-// Help says what the exit codes mean. New ones may be added; the existing ones do not change.
-const Help = `The exit code of run and elect is that of the command, or 128+N if signal N killed it. Otherwise:
-    0  done; of a question, yes
-    1  the answer to a question is nobody, or nothing; of demo and doctor, something
-       failed or is wrong
-    2  of doctor: problems
-    3  of doctor: checks that were impossible
-   64  wrong usage
-   66  renew, release: there is no ticket
-   69  the server cannot be reached, or grants nothing at present
-   70  the keeper process died, or the output could not be written
-   71  the system cannot start processes, or listen on an address
-   73  a ticket or a file cannot be written
-   75  the lock is held, or what was waited for has not happened in time
-   77  credentials or ACL refused
-   78  wrong configuration, or another kind of lock
-   79  the lock was lost
-   80  run: --max-tries runs have failed
-   81  latch, barrier: a party left or died, or the latch was reset
-  124  run, elect: --max-runtime was over
-  126  run, elect: the command cannot be executed
-  127  run, elect: the command was not found
-  129  HUP, 130 INT, 131 QUIT, 141 PIPE, 143 TERM: a signal ended holdfast
-`
 
 // Error is an error that ends holdfast with an exit code. Err is nil if there is nothing left to tell the user.
 type Error struct {

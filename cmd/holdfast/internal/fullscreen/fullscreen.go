@@ -16,8 +16,8 @@ import (
 
 // Screen is a terminal that is drawn on as a whole. What it showed before comes back at the end.
 type Screen struct {
+	console.Styles
 	f         *os.File
-	styles    console.Styles
 	Resized   <-chan os.Signal // receives a value when the terminal's size has changed
 	Suspended <-chan os.Signal // receives a value when ^Z asks the program to stop, which then calls Suspend
 	stop      func()
@@ -38,7 +38,7 @@ func Of(w io.Writer) *Screen {
 	if _, _, ok := tty.Size(f); !ok {
 		return nil
 	}
-	return &Screen{f: f, styles: os.Getenv("NO_COLOR") == ""}
+	return &Screen{f: f, Styles: os.Getenv("NO_COLOR") == ""}
 }
 
 // Begin takes the terminal.
@@ -107,12 +107,6 @@ func (s *Screen) Draw(draw func(s *Screen, columns, rows int) []string) {
 	}
 	s.write(text)
 }
-
-// Bold, Dim, Red and Yellow return a text in that style, if the screen has styles.
-func (s *Screen) Bold(text string) string   { return s.styles.Text("1", text) }
-func (s *Screen) Dim(text string) string    { return s.styles.Text("2", text) }
-func (s *Screen) Red(text string) string    { return s.styles.Text("1;31", text) }
-func (s *Screen) Yellow(text string) string { return s.styles.Text("33", text) }
 
 // write writes everything at once. It ignores errors: if the terminal hangs up, a signal ends the program.
 func (s *Screen) write(text string) { _, _ = io.WriteString(s.f, text) }

@@ -3,7 +3,6 @@ package job
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -59,37 +58,16 @@ func nodeError(err error) string {
 	return printable.Line(text, lockstatus.MaxShown)
 }
 
-// quorumFailure says which nodes did not agree, why, and what to do. It returns nil if err is another error.
-func quorumFailure(err error) error {
-	var quorum *quorum.Error
-	if !errors.As(err, &quorum) {
-		return nil
-	}
-	var nodes []string
-	for _, n := range quorum.Nodes {
-		nodes = append(nodes, n.Server+": "+nodeReason(n.Err))
-	}
-	text := fmt.Sprintf("%s %q: %d of %d nodes must agree, but too few did: %s",
-		quorum.Op, quorum.Name, quorum.Need, quorum.Of, strings.Join(nodes, "; "))
+// quorumAdvice says what to do about an error of a quorum; "" if err is another error, or says so itself.
+func quorumAdvice(err error) string {
 	switch {
-	case errors.Is(err, holdfast.ErrDenied), errors.Is(err, holdfast.ErrUnsupported), errors.Is(err, holdfast.ErrMismatch):
+	case !errors.As(err, new(*quorum.Error)),
+		errors.Is(err, holdfast.ErrDenied), errors.Is(err, holdfast.ErrUnsupported), errors.Is(err, holdfast.ErrMismatch):
+		return ""
 	case errors.Is(err, holdfast.ErrNotAdmitted):
-		text += "; if nodes are new, run holdfast init with all nodes"
+		return "; if nodes are new, run holdfast init with all nodes"
 	case errors.Is(err, holdfast.ErrQuarantine):
-		text += "; without --try, a run waits for the end of a quarantine (see holdfast doctor)"
-	default:
-		text += "; check that these nodes run (see holdfast doctor), or give them more time (--node-timeout)"
+		return "; without --try, a run waits for the end of a quarantine (see holdfast doctor)"
 	}
-	return errors.New(text)
-}
-
-// nodeReason returns the error of a node, without the part that is the same for all nodes.
-func nodeReason(err error) string {
-	var server *holdfast.ServerError
-	if errors.As(err, &server) {
-		if _, reason, found := strings.Cut(server.Error(), " on "+server.Server+": "); found {
-			return reason
-		}
-	}
-	return strings.TrimPrefix(err.Error(), "holdfast: ")
+	return "; check that these nodes run (see holdfast doctor), or give them more time (--node-timeout)"
 }

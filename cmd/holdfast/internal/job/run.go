@@ -148,9 +148,7 @@ func (r *Run) quotedNames() string {
 // failure gives an error of the library its exit code, and adds what the user should do.
 func (r *Run) failure(err error) *exitcode.Error {
 	exit := exitcode.OfLibrary(err)
-	if exit.Err = quorumFailure(err); exit.Err == nil {
-		exit.Err = r.Servers.Explain(err)
-	}
+	exit.Err = fmt.Errorf("%w%s", r.Servers.Explain(err), quorumAdvice(err))
 	return exit
 }
 

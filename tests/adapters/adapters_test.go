@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // dialer makes a connection to the only server.
@@ -281,7 +282,7 @@ func addrsOf(nodes []*server.Server) (addrs []string) {
 
 func TestSentinel(t *testing.T) {
 	t.Parallel()
-	long(t)
+	soak.Nightly(t)
 	for _, name := range []string{"go-redis", "rueidis"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -297,7 +298,7 @@ func TestSentinel(t *testing.T) {
 // Fault: A connection leads to a server that has become a replica, by a proxy or a name that has moved, or a sentinel
 // that is late. What it says about locks is not believed, and the connection is given up.
 func TestMasterThatWasDemotedIsLeft(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
 			t.Run(bin.Name, func(t *testing.T) {
@@ -329,12 +330,4 @@ func TestMasterThatWasDemotedIsLeft(t *testing.T) {
 func TestMain(m *testing.M) {
 	backend.AtOnce(20) // the tests mostly wait
 	os.Exit(m.Run())
-}
-
-// long skips a test that starts several servers, or waits for long, in "make test".
-func long(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
 }

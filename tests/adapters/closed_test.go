@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 var echo = driver.NewScript("test", "return ARGV[1]")
@@ -37,12 +38,11 @@ func errorsOf(d drivertest.Driver, c driver.Call) map[string]error {
 // Fault: The program closes its go-redis client and goes on using the driver. Acquires and renewals fail, although the driver
 // has connections of its own. Releases are sent.
 func TestGoRedisIsClosedBeforeTheDriver(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	for what, open := range map[string]func(t *testing.T) redis.UniversalClient{
 		"a single server": func(t *testing.T) redis.UniversalClient { return redis.NewClient(&redis.Options{Addr: s.Addr()}) },
 		"a Cluster": func(t *testing.T) redis.UniversalClient {
-			long(t)
+			soak.Nightly(t)
 			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrsOf(server.StartCluster(t, server.One(t), 3))})
 		},
 	} {
@@ -82,8 +82,7 @@ func TestGoRedisIsClosedBeforeTheDriver(t *testing.T) {
 
 // The library's own connections are of no use soon after the program has closed its client.
 func TestGoRedisIsClosedBeforeItsConnections(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	d := goRedis(t, rdb)
 	t.Cleanup(func() { _ = d.Close() })
@@ -123,8 +122,7 @@ func (c *counting) ReportResult(error) { c.seen.Add(1) }
 
 // A client without connections is not mistaken for a closed one, and hooks and limiters do not see the check.
 func TestRenewalsOverAGoRedisClientWithoutConnections(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	var count counting
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Limiter: &count})
 	rdb.AddHook(&count)
@@ -141,8 +139,7 @@ func TestRenewalsOverAGoRedisClientWithoutConnections(t *testing.T) {
 
 // With ViaClient, hooks and the pool's figures see acquires, whichever deadlines the program's client keeps to.
 func TestHooksSeeAcquires(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	for name, o := range map[string]redis.Options{"as usual": {}, "with the deadlines of contexts": {ReadTimeout: -1, ContextTimeoutEnabled: true}} {
 		o.Addr = s.Addr()
 		rdb := redis.NewClient(&o)

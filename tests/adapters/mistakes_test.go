@@ -53,8 +53,7 @@ func toldAtOnce(t *testing.T, c *holdfast.Client) error {
 // Fault: The addresses of sentinels lead to a Redis server, no sentinel knows the master's name, or all want a password. Acquire
 // fails at once, since waiting does not help. The error says which names exist, or what answers at the address.
 func TestSentinelsThatCannotNameTheMaster(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	knowing := func(names ...string) string {
 		masters := map[string]string{}
 		for _, name := range names {
@@ -98,8 +97,7 @@ func TestSentinelsThatCannotNameTheMaster(t *testing.T) {
 // Fault: Of the sentinels' addresses, one leads to a Redis server, and one to a sentinel that watches another master. The other
 // sentinels name the master. Locks work, and the log says once which addresses are wrong.
 func TestWrongAddressesAmongSentinelsAreLogged(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	good := &redistest.Sentinel{Masters: map[string]string{"main": s.Addr()}}
 	stranger := (&redistest.Sentinel{Masters: map[string]string{"other": s.Addr()}}).Listen(t)
 	for _, adapter := range followers {
@@ -138,8 +136,7 @@ func TestASentinelIsNotTakenForAServer(t *testing.T) {
 // Fault: A server cannot prove its identity, a name does not resolve, an address has no port, the server is a replica, or the
 // credentials are wrong. The error is returned at once and says what it is: waiting does not mend it.
 func TestWhatCannotPassIsToldAtOnce(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t), server.Conf("requirepass", "canary"))
+	s := server.Alone(t, server.Conf("requirepass", "canary"))
 	open := server.Start(t, server.One(t))
 	replica := server.StartReplica(t, server.One(t), open)
 	authority, stranger := pki.NewAuthority(t, "authority"), pki.NewAuthority(t, "stranger")

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // claiming is a driver whose server claims this version, if it is not empty.
@@ -134,7 +135,7 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 
 // In a Cluster each release is a command, which goes to the node of the lock, alone or with others.
 func TestReleasesInACluster(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
 			t.Run(bin.Name, func(t *testing.T) {
@@ -194,7 +195,7 @@ func TestAProbeIsOneRoundTrip(t *testing.T) {
 			})
 		}
 		t.Run("Cluster", func(t *testing.T) {
-			long(t)
+			soak.Nightly(t)
 			g, nodes := &gate{}, addrsOf(server.StartCluster(t, server.One(t), 3))
 			d := a.cluster(t, nodes, func(ctx context.Context, addr string) (net.Conn, error) { return g.watch(direct(ctx, addr)) })
 			warm(t, d)
@@ -207,7 +208,7 @@ func TestAProbeIsOneRoundTrip(t *testing.T) {
 
 // Fault: A master of a Cluster dies. Clients that start meanwhile reach the others.
 func TestAProbeDoesNotDependOnOneMaster(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
 		d := a.cluster(t, addrsOf(nodes), direct)

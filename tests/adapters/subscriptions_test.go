@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // ups tells when a subscription is confirmed, and which messages come.
@@ -110,7 +111,7 @@ func TestSubscriptionsShareAConnection(t *testing.T) {
 }
 
 func TestSubscriptionsShareAConnectionToEachMaster(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
 		d := a.cluster(t, addrsOf(nodes), direct)
@@ -128,7 +129,7 @@ func TestSubscriptionsShareAConnectionToEachMaster(t *testing.T) {
 // Fault: An address leads to another server now, while the old one, which has become a replica, keeps its connection
 // open and silent. The subscription is opened anew within 5 s.
 func TestSubscriptionFollowsAnAddress(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		old := server.Start(t, server.One(t))
 		heir := server.StartReplica(t, server.One(t), old)
@@ -162,7 +163,7 @@ func TestSubscriptionFollowsAnAddress(t *testing.T) {
 // connections are made anew.
 func TestRenewedCredentialsLeaveSubscriptionsAlone(t *testing.T) {
 	t.Parallel()
-	long(t)
+	soak.Nightly(t)
 	const password = "pw"
 	s := server.Start(t, server.One(t), server.Conf("requirepass", password))
 	var asked atomic.Int64

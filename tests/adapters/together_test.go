@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // count returns how often it has run with its key.
@@ -98,7 +99,7 @@ func warm(t *testing.T, d drivertest.Driver) {
 
 // A driver knows the nodes of a Cluster before it runs a script.
 func TestNodesOfACluster(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		d := a.cluster(t, addrsOf(server.StartCluster(t, server.One(t), 3)), direct)
 		t.Cleanup(func() { _ = d.Close() })
@@ -122,7 +123,7 @@ func TestNodesOfACluster(t *testing.T) {
 // Fault: A slot moves while scripts run, of which some wait for replicas. Each runs once, on the node to which its key has moved; those
 // that wait are followed by WAIT there.
 func TestRunDurablyWhileASlotMoves(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
 			t.Run(bin.Name, func(t *testing.T) {
@@ -163,7 +164,7 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 
 // Fault: A slot moves to a node that has no slots yet, which the driver does not know. A script that waits for replicas runs there, too.
 func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		bin := server.One(t)
 		c := server.StartReplicatedCluster(t, bin, 3)
@@ -195,7 +196,7 @@ func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
 // Fault: Of several scripts that are sent together one is not loaded, one fails, and some have keys that have moved
 // or are about to. Each runs at most once, and each caller is told of its own.
 func TestRunAllWhileSlotsMove(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
 			t.Run(bin.Name, func(t *testing.T) {
@@ -251,7 +252,7 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 
 // Fault: A connection breaks while many scripts are on it. Each ran at most once, and every caller is told.
 func TestRunAllOnAConnectionThatBreaks(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		for name, after := range map[string]proxy.After{"cut": proxy.Cut, "hangs": proxy.Hang} {
 			t.Run(name, func(t *testing.T) {
@@ -306,7 +307,7 @@ func through(p *proxy.Proxy, s *server.Server) wires {
 
 // Fault: Scripts find no connection. Their callers are told that they were not sent.
 func TestRunAllWithoutAConnection(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
 		p := proxy.New(t, nodes[0].Addr())
@@ -344,8 +345,7 @@ func TestRunAllWithoutAConnection(t *testing.T) {
 
 // Fault: A server rejects the credentials of many scripts. All are refused.
 func TestRunAllWithAWrongPassword(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	d := goRedis(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "nobody", Password: "wrong"}))
 	t.Cleanup(func() { _ = d.Close() })
 	for i, got := range evalAll(t, t.Context(), d, counts(keysOf(0, 3))) {
@@ -359,7 +359,7 @@ func TestRunAllWithAWrongPassword(t *testing.T) {
 // Fault: One master of a Cluster does not answer for minutes. Locks of the others are acquired and released
 // meanwhile.
 func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
 		c, err := holdfast.New(a.cluster(t, addrsOf(nodes), direct), &holdfast.Config{CommandTimeout: 5 * time.Minute, RetryTimeout: 5 * time.Minute})

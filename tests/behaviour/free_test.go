@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // through returns a client whose commands go through a proxy. It has acquired and released a lock, so the
@@ -81,9 +82,7 @@ func TestAContendedLockIsTriedNativelyOnce(t *testing.T) {
 // Fault: A transaction, or a script, for several locks is refused as a whole because the user may not access one of its keys. The
 // other locks are served all the same: acquires, renewals and releases.
 func TestAForbiddenLockAmongOthers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	soak.Nightly(t)
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		ctx, operator := t.Context(), b.Redis(t)
 		allow := func(keys ...string) {

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // candidate is somebody who wants a lock.
@@ -279,9 +280,7 @@ func (d *census) Run(ctx context.Context, call driver.Call) (string, error) {
 
 // To find one holder, the client asks the server for a few, however many there are.
 func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
-	if testing.Short() { // the caller does not wait for a server that takes longer than a second
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	soak.Nightly(t) // the caller does not wait for a server that takes longer than a second
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const n, few = 300, 100 // about ten are asked for at first
 		d := &census{Driver: b.Hearing(t, "no channel")}

@@ -96,8 +96,7 @@ func TestDoctorFindsSettings(t *testing.T) {
 
 // The doctor reports how many keys a server has evicted.
 func TestDoctorTellsEvictions(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t), server.Conf("maxmemory", "3mb"), server.Conf("maxmemory-policy", "allkeys-lru"))
+	s := server.Alone(t, server.Conf("maxmemory", "3mb"), server.Conf("maxmemory-policy", "allkeys-lru"))
 	for range 400 {
 		order(t, s, "EVAL", "for n = 1, 10 do redis.call('SET', 'k' .. redis.call('INCR', 'n'), string.rep('x', 1000)) end", 0)
 	}
@@ -121,8 +120,7 @@ func TestDoctorFindsAFailedSave(t *testing.T) {
 }
 
 func TestDoctorOfAFullServer(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t), server.Conf("maxmemory", "1"))
+	s := server.Alone(t, server.Conf("maxmemory", "1"))
 	doctor(t, "redis://"+s.Addr(), func(d *diagnosis) { d.expect("trial", isProblem, "out of memory") })
 }
 
@@ -201,8 +199,7 @@ func TestDoctorWithTheLeastRights(t *testing.T) {
 
 // A user lacks a right that locks need.
 func TestDoctorWithMissingRights(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	for name, c := range map[string]struct {
 		rules []any
 		judge func(d *diagnosis, user string)

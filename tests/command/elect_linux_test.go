@@ -26,8 +26,7 @@ func (r *trial) leads(before *trial) {
 // Fault: holdfast elect is killed while it leads. The next leads within the TTL, when nothing of the leader's job is
 // left.
 func TestLeaderKilled(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	first := stand(t, redis, "echo $HOLDFAST_FENCE >$DIR/fence\n"+stubborn, "--ttl=6s", "--kill-after=1s")
 	first.up()
 	second := stand(t, redis, patient, "--ttl=1h")

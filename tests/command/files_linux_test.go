@@ -11,8 +11,7 @@ import (
 
 // Fault: Nobody reads the pipe to which holdfast run writes its report. A signal ends holdfast all the same, with the job's exit code.
 func TestASignalEndsTheWaitForTheReadersOfAReport(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	r := launch(t, t.Name(), redis, "sh", "-c", `until [ -e $DIR/ready ]; do sleep 0.02; done
 exec holdfast run --json=$DIR/pipe "$0" -- sh -c 'touch $DIR/up; exit 3'`, t.Name())
 	r.clog("pipe")
@@ -26,8 +25,7 @@ exec holdfast run --json=$DIR/pipe "$0" -- sh -c 'touch $DIR/up; exit 3'`, t.Nam
 
 // Fault: Nobody reads the pipe to which holdfast acquire writes its ticket. A signal ends holdfast, and the lock is released.
 func TestASignalEndsTheWaitForTheReadersOfATicket(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	r := launch(t, t.Name(), redis, "sh", "-c", `until [ -e $DIR/ready ]; do sleep 0.02; done
 exec holdfast acquire --ttl 1h --ticket-fd 3 "$0" 3>$DIR/pipe`, t.Name())
 	r.clog("pipe")

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // TestMain builds holdfast, bench and conformance and puts them first in PATH, with a program that prints the grant id of a lock's holder, unless this process
@@ -83,9 +84,7 @@ const hang = time.Minute
 // long marks a test that takes long, or loads the machine. It runs in parallel with others.
 func long(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	soak.Nightly(t)
 	t.Parallel()
 }
 
@@ -133,8 +132,7 @@ func invoke(t testing.TB, env []string, args ...string) (code int, stdout, stder
 
 // TestScripts runs testdata/*.txtar, which show every exit code and message.
 func TestScripts(t *testing.T) {
-	t.Parallel()
-	closed := server.Start(t, server.One(t), server.Conf("requirepass", "canary-7531"),
+	closed := server.Alone(t, server.Conf("requirepass", "canary-7531"),
 		server.Conf("user", "limited on >limited-7531 ~* &* +@all -set -eval -evalsha -script"))
 	evicting := server.Start(t, server.One(t), server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", "volatile-lru"))
 	safe := server.Start(t, server.One(t), server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))

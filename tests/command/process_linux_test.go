@@ -357,8 +357,7 @@ func TestTheJobEndsBeforeTheDeadline(t *testing.T) {
 //
 // Fault: The keeper is killed while holdfast run is stopped. Its death continues holdfast, which ends what it leaves.
 func TestTheJobEndsWithHoldfast(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	holdfast := func(r *trial) { r.signal(r.cmd.Process.Pid, unix.SIGKILL) }
 	keeper := func(r *trial) { r.signal(r.keeper(), unix.SIGKILL) }
 	for name, c := range map[string]struct {
@@ -456,8 +455,7 @@ func TestHoldfastAndKeeperKilled(t *testing.T) {
 // Fault: The lock of holdfast run is deleted, whatever its kind. The next renewal finds it gone, and the jobs are ended, although the
 // lease would last longer.
 func TestLockDeletedWhileTheJobRuns(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	for _, flag := range []string{"-v", "--once=1h", "--also=other", "--exclusive", "--shared", "--slots=2", "--owner=me"} {
 		t.Run(strings.Trim(flag, "-"), func(t *testing.T) {
 			t.Parallel()
@@ -483,8 +481,7 @@ func TestLockDeletedWhileTheJobRuns(t *testing.T) {
 
 // Fault: A job ignores TERM at the end of --max-runtime. It is killed after the grace.
 func TestMaxRuntimeOfAStubbornJob(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
 		r := begin(t, redis, stubborn, append(graceOf(unit), "--max-runtime", unit.String())...)
 		r.exits(124)
@@ -495,8 +492,7 @@ func TestMaxRuntimeOfAStubbornJob(t *testing.T) {
 
 // Bug: QUIT or HUP orphans the child.
 func TestSignalsReachTheJob(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	for sig, code := range map[syscall.Signal]int{
 		unix.SIGINT: 130, unix.SIGTERM: 143, unix.SIGHUP: 129, unix.SIGQUIT: 131, unix.SIGUSR1: 138, unix.SIGUSR2: 140,
 	} {
@@ -513,8 +509,7 @@ func TestSignalsReachTheJob(t *testing.T) {
 
 // A completed job is recorded while its lock is held. A signal ends the wait for that.
 func TestInterruptedWhileASuccessIsWrittenDown(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	r := begin(t, redis, "touch $DIR/up; until test -e $DIR/go; do sleep 0.05; done", "--once=1h", "--ttl=6h")
 	r.up()
 	redis.Pause()
@@ -535,8 +530,7 @@ func TestInterruptedWhileASuccessIsWrittenDown(t *testing.T) {
 }
 
 func TestInterruptedWhileWaiting(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	for sig, code := range map[syscall.Signal]int{
 		unix.SIGINT: 130, unix.SIGTERM: 143, unix.SIGHUP: 129, unix.SIGQUIT: 131,
 	} {
@@ -580,8 +574,7 @@ func (r *trial) clog(name string) *os.File {
 
 // Fault: Nobody reads holdfast's output, as on a terminal after ^S. It holds up neither the job nor the lock.
 func TestOutputThatNobodyReads(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	machine.UnhurriedTest(t, 600*time.Millisecond, func(t testing.TB, unit time.Duration) {
 		args := append(leasesOf(unit), "-v", "--json", t.Name(), "--", "sh", "-c", patient)
 		r := launch(t, t.Name(), redis, append([]string{"sh", "-c", `until [ -e $DIR/ready ]; do sleep 0.02; done; exec holdfast run "$@" 2>$DIR/pipe`, "sh"}, args...)...)
@@ -625,8 +618,7 @@ func unshared(t testing.TB, flags ...string) []string {
 
 // Fault: /proc is another namespace's, and does not show the processes that the job starts. Nothing runs.
 func TestForeignProcIsRefused(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	r := launch(t, t.Name(), redis, append(unshared(t), "holdfast", "run", "--once=1h", t.Name(), "--", "sh", "-c", "touch $DIR/up")...)
 	r.exits(71)
 	r.says("/proc is that of another PID namespace")
@@ -642,8 +634,7 @@ func TestForeignProcIsRefused(t *testing.T) {
 // Children other than the keeper, such as those that the first process of a container is given, are reaped
 // while holdfast waits for the lock and while the job runs.
 func TestOrphansAreReaped(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	order(t, redis, "SET", "holdfast:{"+t.Name()+"}", "somebody", "PX", 3600000)
 	const orphan = `(until [ -e $DIR/waits ]; do sleep 0.02; done) & echo $! >$DIR/first
 (until [ -e $DIR/up ]; do sleep 0.02; done; (until [ -e $DIR/runs ]; do sleep 0.02; done) & echo $! >$DIR/last) &

@@ -22,8 +22,7 @@ import (
 )
 
 func TestCommandOverTLS(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	authority, stranger := pki.NewAuthority(t, "authority"), pki.NewAuthority(t, "stranger")
 	hour := time.Now().Add(time.Hour)
 	addr := pki.Listen(t, s, authority.Issue("redis.test", hour), authority)

@@ -179,8 +179,7 @@ func (term *terminal) holds(run string) {
 }
 
 func TestTerminal(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
+	redis := server.Alone(t)
 	for name, dialogue := range map[string]func(*terminal){
 		"the command reads the terminal": func(term *terminal) {
 			term.send("holdfast run reader -- sh -c 'echo on''ward; cat'\n")

@@ -69,8 +69,7 @@ func TestNoServer(t *testing.T) {
 
 // If no sentinel knows the master's name, waiting does not help: the URL is wrong.
 func TestNoSuchMaster(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	sentinel := (&redistest.Sentinel{Masters: map[string]string{"main": s.Addr()}}).Listen(t)
 	url := "redis+sentinel://" + sentinel + "?master_name=mian&addr=" + s.Addr()
 	code, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=" + url}, "run", "--wait", "10m", "job", "--", "false")
@@ -93,8 +92,7 @@ func TestServerDiesUnderAJob(t *testing.T) {
 		"-v --ttl 9s --kill-after 2s": {79, `could not be renewed in time; the command was ended; ` + kept},
 	} {
 		t.Run(flags, func(t *testing.T) {
-			t.Parallel()
-			s := server.Start(t, server.One(t))
+			s := server.Alone(t)
 			args := append(strings.Fields("run "+flags), "job", "--", "sh", "-c", "echo runs; read line; exit 3")
 			cmd := command(t.Context(), []string{"HOLDFAST_REDIS=redis://" + s.Addr()}, args...)
 			var stderr strings.Builder
@@ -120,8 +118,7 @@ func TestServerDiesUnderAJob(t *testing.T) {
 
 // A run that may wait outlasts an outage.
 func TestWaitOutlastsAnOutage(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	s.Stop()
 	cmd := command(t.Context(), []string{"HOLDFAST_REDIS=redis://" + s.Addr()}, "run", "--wait", "10m", "job", "--", "echo", "ran")
 	said := expect.Of(cmd.StderrPipe()).OK(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // succession is a lock with its holder and a waiter, which gets the lock after the server has lost it.
@@ -103,7 +104,7 @@ func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl tim
 //
 // Bug: An unsynced replica is promoted, and nobody can tell the two holders apart.
 func TestLocksThatTheServerHasLost(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	eachLoss(t, outages, func(t *testing.T, l loss) {
 		const ttl = 10 * time.Second
 		early, holders, waiters := l.client(nil), l.client(nil), l.client(nil)

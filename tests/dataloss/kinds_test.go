@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/options"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // loss is a way in which a server loses clients' data.
@@ -99,7 +100,7 @@ func oldMasterDead() *holdfast.Config {
 //
 // Bug: An unsynced replica is promoted, and grants what is held.
 func TestStrictHoldsForEveryKind(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	eachLoss(t, allLosses, func(t *testing.T, l loss) {
 		everyKindIsKept(t, l.client(oldMasterDead()), l.client(oldMasterDead()), l.before, l.lose)
 	})
@@ -168,7 +169,7 @@ func grantedAfter(t *testing.T, what string, fence uint64, losing time.Time) {
 // Fault: The lock of a job's run is lost with the server's data, in Strict mode. The run does not count, and the next
 // one waits for the end of the quarantine.
 func TestStrictJobsAfterALossOfData(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(term))
 		initialise(t, c)

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // load is clients that acquire the same lock in turn, and their history.
@@ -146,7 +147,7 @@ func (ld *load) judge() (overlaps []history.Violation) {
 // again and again under load. Holders may overlap, which are counted; fences rise, every waiter is served, and
 // nothing is left.
 func TestEvictionUnderLoad(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	t.Parallel()
 	for _, policy := range []string{"volatile-random", "allkeys-lru"} {
 		t.Run(policy, func(t *testing.T) {

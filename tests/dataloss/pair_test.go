@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // term is the longest lease in these tests, and so the quarantine: longer than machines stand still. Clients that could not
@@ -31,14 +32,6 @@ const term = 5 * time.Second
 func TestMain(m *testing.M) {
 	backend.AtOnce(12) // the tests mostly wait
 	os.Exit(m.Run())
-}
-
-// long skips a test that takes too long for the gate, or depends on chance.
-func long(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
 }
 
 func aof(s *server.Server) string { return filepath.Join(s.Dir(), "appendonlydir") }
@@ -166,7 +159,7 @@ func awaitGrant(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 // Fault: A master that was replaced grants locks until it misses its replica, in Strict mode. Its last leases have
 // ended before the promoted one grants anything.
 func TestStrictOverlapsNothingWhenTheOldMasterGoesOn(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		for range 10 {
 			if oldMasterGoesOn(t, bin) {
@@ -237,7 +230,7 @@ func acquireShort(t *testing.T, l *holdfast.Lock) {
 // Fault: A master that was paused and replaced wakes up, and answers what it has received before it checks whether it
 // still has its replica. With Durability nothing is granted that the replica has not confirmed.
 func TestStrictOverlapsNothingWhenTheOldMasterWakesUp(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		p := startPair(t, bin)
 		do(t, p.servers[0], "CONFIG", "SET", "min-replicas-max-lag", "1")

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 	"github.com/holdfast-go/holdfast/transfer"
 )
 
@@ -26,7 +27,7 @@ import (
 // ended, and by then no earlier party believes in its place; a waiter at a latch is told that its count is lost, and
 // counts go on.
 func TestStrictHoldsForParties(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	eachLoss(t, allLosses, func(t *testing.T, l loss) {
 		holder, other := l.client(oldMasterDead()), l.client(oldMasterDead())
 		initialise(t, holder)
@@ -78,7 +79,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 // Fault: Replicas do not confirm a latch's count, or who is a party. Nobody is told before they do, even if the
 // request was carried out earlier and not answered.
 func TestMinReplicasHoldsForParties(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		p := startPair(t, bin)
 		master, replica := p.servers[0], p.servers[1]

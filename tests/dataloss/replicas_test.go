@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // inSoShortATime repeats f until it succeeds: a slow machine may take longer than the replica has to confirm
@@ -163,7 +164,7 @@ func TestFsync(t *testing.T) {
 // Fault: The server syncs its disk once a second, as it does by default. A lock that must be on disk can be acquired
 // with the default timeouts.
 func TestFsyncOnceASecond(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		if !bin.AtLeast(7, 2) {
 			t.Skipf("SKIPPED: %s has no WAITAOF; Redis 7.2 or Valkey has", bin.Name)

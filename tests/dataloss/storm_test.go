@@ -74,7 +74,7 @@ func eachLane(t *testing.T, inSoak, otherwise int, f func(t *testing.T, bin serv
 // Fault: A Strict server comes back empty, or with older data, or is emptied by FLUSHALL. It grants nothing until the
 // longest lease has ended, nothing overlaps, and then all is normal.
 func TestStrictOverlapsNothingWhenDataIsLost(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	t.Parallel()
 	var all verdict
 	t.Run("lanes", func(t *testing.T) {
@@ -145,7 +145,7 @@ func (v *verdict) report(t *testing.T, what string) {
 //
 // Bug: An unsynced replica is promoted, and grants what is held.
 func TestStrictOverlapsNothingWhenAReplicaLags(t *testing.T) {
-	long(t)
+	soak.Nightly(t)
 	t.Parallel()
 	var all verdict
 	t.Run("lanes", func(t *testing.T) {

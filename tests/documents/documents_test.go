@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // root is the root of the repository.
@@ -79,9 +80,7 @@ func testdata(t *testing.T, name string) string {
 
 // The program of README.md runs.
 func TestReadmesProgramRuns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	soak.Nightly(t)
 	const addr = `"127.0.0.1:6379"`
 	body := readmesProgram(t)
 	if !strings.Contains(body, addr) {
@@ -179,9 +178,7 @@ func write(t *testing.T, file, text string) {
 // withHoldfast builds the command and returns its folder. It skips the test if shell cannot run, or with -short.
 func withHoldfast(t *testing.T) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	soak.Nightly(t)
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skipf("SKIPPED, THE GUIDES' COMMANDS ARE NOT TESTED: %v", err)
 	}

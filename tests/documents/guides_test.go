@@ -14,15 +14,14 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // The Go of the guides, of OBSERVABILITY.md and of docs/migration does what the pages say. Each page is a package. It has the page's
 // blocks as they are printed, and tests for them, testdata/PAGE.go.txt, that also have what the blocks call. testdata/all.go.txt
 // runs the tests, and fails if a statement of a block did not run. Only statements that return an error need not run.
 func TestGoRuns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	soak.Nightly(t)
 	for _, m := range []module{
 		{folder: ".", path: "github.com/holdfast-go/holdfast/tests/documents/virtual/"},
 		{folder: filepath.Join("..", "bench"), path: "github.com/holdfast-go/holdfast/tests/bench/virtual/", migration: true}, // it has the other libraries

@@ -31,8 +31,7 @@ func importOf(status int, page string) (which string, err error) {
 
 // A process dies in the middle of an import. Nobody sees the half of it, and a price that arrives late is refused.
 func TestHalfAnImportIsNeverShown(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	slow := proxy.New(t, s.Addr())
 	flags := []string{"-http", "127.0.0.1:0", "-takes", "1ms", "-age", "1ms"}
 	first := start(t, "cache", append(flags, "-addr", slow.Addr())...)

@@ -64,8 +64,7 @@ func complete(t *testing.T, db *sql.DB) {
 
 // A worker dies while it prints an invoice. The others write all of them, and leave no gap.
 func TestInvoicesHaveNoGaps(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	dsn, db := orders(t, "gaps")
 	first := start(t, "invoices", "-addr", s.Addr(), "-db", dsn, "-print", "1h")
 	first.says("invoice 1: printing")
@@ -84,8 +83,7 @@ func TestInvoicesHaveNoGaps(t *testing.T) {
 //
 // The invoice's number is free, and its order has none: only the fence tells that it is late.
 func TestALateInvoiceIsRefused(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	dsn, db := orders(t, "late")
 	// Workers cannot read orders until the transaction ends.
 	tx := expect.Of(db.BeginTx(t.Context(), nil)).OK(t)

@@ -29,8 +29,7 @@ func send(t *testing.T, method, url string, header ...string) (status int, text 
 
 // Fault: A process of a web service dies in the middle of a request. Others answer 409 until its lease is over, and then do its work.
 func TestALotteryOutlivesAProcess(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	first := start(t, "lottery", "-addr", s.Addr(), "-http", "127.0.0.1:0", "-spin", "1h")
 	other := start(t, "lottery", "-addr", s.Addr(), "-http", "127.0.0.1:0", "-spin", "1ms", "-wait", "50ms")
 	const day = "/draws/2026-12-24"
@@ -73,8 +72,7 @@ func TestALotteryOutlivesAProcess(t *testing.T) {
 
 // Fault: A write to Redis is under way for so long that the next holder has written meanwhile. The write is refused.
 func TestALateNumberIsRefused(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	slow := proxy.New(t, s.Addr())
 	first := start(t, "lottery", "-addr", slow.Addr(), "-http", "127.0.0.1:0", "-spin", "1ms")
 	other := start(t, "lottery", "-addr", s.Addr(), "-http", "127.0.0.1:0", "-spin", "1ms", "-wait", "1m")

@@ -14,8 +14,7 @@ import (
 // One scheduler leads at a time: it hands over when it is interrupted, and is replaced when it is paused. What it ordered before is
 // refused if it arrives late.
 func TestSchedulersReplaceEachOther(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	worker := start(t, "scheduler", "-serve", "127.0.0.1:0")
 	url := worker.url()
 	candidate := func(ttl string) *process {

@@ -90,9 +90,7 @@ func TestMutantsAreFoundOut(t *testing.T) {
 
 // A sound lock is acquitted: the naive lock that is written correctly. Campaigns of the library acquit the library.
 func TestTheInnocentAreAcquitted(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	soak.Nightly(t)
 	calm := 12
 	if soak.Long() {
 		calm = 1000

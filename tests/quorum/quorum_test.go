@@ -902,9 +902,7 @@ func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
 // Fault: Two nodes of five are killed in turn, and come back without data, under load. Two processes never hold the
 // lock at the same time, and fences rise.
 func TestNodesKilledInTurnUnderLoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	soak.Nightly(t)
 	each(t, 5, term, func(t *testing.T, s *site) {
 		var holders, overlaps atomic.Int32
 		var last, grants atomic.Uint64

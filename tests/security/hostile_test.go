@@ -88,8 +88,7 @@ func TestHostileValues(t *testing.T) {
 // A server that does not know a command answers with its arguments: for EVALSHA, a token; for AUTH, the
 // password. Operators rename commands to hide them.
 func TestArgumentsThatAServerRepeatsAreNotShown(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t), server.Conf("rename-command", `EVALSHA ""`), server.Conf("rename-command", `EVAL ""`))
+	s := server.Alone(t, server.Conf("rename-command", `EVALSHA ""`), server.Conf("rename-command", `EVAL ""`))
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = rdb.Close() })
 	if err := rdb.Do(t.Context(), "EVALSHA", "x", "3", "k", "the-token").Err(); err == nil || !strings.Contains(err.Error(), "the-token") {

@@ -66,8 +66,7 @@ func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
 
 // The connection of a lone caller, which sends itself, is no exception.
 func TestALoneCallerUsesTheUsersTLS(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
+	s := server.Alone(t)
 	authority := pki.NewAuthority(t, "authority")
 	addr := pki.Listen(t, s, authority.Issue("redis.test", time.Now().Add(time.Hour)), authority)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: mutual(t, authority)})

@@ -287,9 +287,7 @@ func TestReplay(t *testing.T) {
 // of three or five whose nodes lose data. Nobody believes more than the server grants, or a majority; fences rise,
 // and all are served in the end.
 func TestSimulation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	soak.Nightly(t)
 	hours, limit := slice, time.Duration(0)
 	if raceDetector {
 		hours = sliceRace
@@ -326,9 +324,7 @@ func TestSimulation(t *testing.T) {
 // Fault: Many kinds of faults at once in virtual time, in worlds of one form of lock each, quorums among them. Nobody
 // believes more than the server grants, or a majority; fences rise, and all are served in the end.
 func TestEveryForm(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	soak.Nightly(t)
 	first := firstSeed(t)
 	tempers, length := []Temper{Rough, Calm, Wild}, 20*time.Minute
 	if raceDetector {

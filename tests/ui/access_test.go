@@ -15,7 +15,6 @@ import (
 // Every control says what it is to those who do not see it, texts can be read in both schemes, and on a phone nothing is cut off or
 // needs to be pushed aside.
 func TestPagesSuitEverybody(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, &ui.Options{AllowBreak: true, Label: "redis-1.internal.example.com:6379"})
 	s.fill()
 	for address, text := range map[string]string{"": "invoices:2026-11", "?lock=invoices:2026-11": "billing-4"} {
@@ -89,7 +88,6 @@ const contrasts = `(() => {
 })()`
 
 func TestDarkAndLight(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	page := open(t, s.url, 1280, 800)
 	page.sees("No locks")

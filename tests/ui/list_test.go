@@ -14,7 +14,6 @@ import (
 )
 
 func TestTheListFollowsTheLocks(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	page := open(t, s.url, 1280, 800)
 	page.sees("No locks")
@@ -34,7 +33,6 @@ func TestTheListFollowsTheLocks(t *testing.T) {
 }
 
 func TestAPageOfAnotherIsOnlyText(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	name, owner := `<img src=x onerror="document.title='owned'">`, "<script>document.title='owned'</script>\u202egpj.exe"
 	s.hold(s.newClient(owner).Mutex(name, holdfast.Meta("<b>", "</dd><h1>note")))
@@ -53,7 +51,6 @@ func TestAPageOfAnotherIsOnlyText(t *testing.T) {
 }
 
 func TestFilterAndOrder(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	s.hold(s.newClient("zoe").Mutex("a", holdfast.Meta("job", "Weekend Backup")))
 	s.hold(s.newClient("yan").Mutex("b"))
@@ -110,7 +107,6 @@ func TestFilterAndOrder(t *testing.T) {
 }
 
 func TestEverythingCanBeDoneByKeyboard(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	for i := range 3 {
 		s.hold(s.client.Mutex(fmt.Sprint("lock-", i)))
@@ -156,7 +152,6 @@ func TestEverythingCanBeDoneByKeyboard(t *testing.T) {
 
 // The way of the focus through the page is that of the eyes, and it is seen where it is.
 func TestTheFocusGoesInOrder(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	s.hold(s.client.Mutex("orders/1"))
 	page := open(t, s.url, 1280, 800)
@@ -177,7 +172,6 @@ func TestTheFocusGoesInOrder(t *testing.T) {
 
 // On a phone, each lock is a card of two lines. The heads of the columns by which the list can be sorted stand above their cells.
 func TestTheHeadFitsTheCardsOfAPhone(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	s.hold(s.client.Mutex("orders/1"))
 	s.wait("w1", mutex("orders/1"))
@@ -230,7 +224,6 @@ func TestTenThousandLocks(t *testing.T) {
 }
 
 func TestItWorksBelowAPath(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, &ui.Options{Prefix: "/ops/locks"})
 	s.hold(s.client.Mutex("a/b?c&d"))
 	page := open(t, s.url, 1280, 800)

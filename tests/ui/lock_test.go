@@ -16,7 +16,6 @@ import (
 )
 
 func TestThePageOfALock(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	lease := s.hold(s.newClient("ann").Mutex("nightly", holdfast.Meta("job", "backup")))
 	s.wait("bob", mutex("nightly"))
@@ -50,7 +49,6 @@ func TestThePageOfALock(t *testing.T) {
 }
 
 func TestALossIsInTheTimeline(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	page := open(t, s.url+"?lock=dead", 1280, 800)
 	page.sees("Nothing has been seen to happen yet.")
@@ -64,7 +62,6 @@ func TestALossIsInTheTimeline(t *testing.T) {
 
 // That the server does not answer does not look as if there were no locks.
 func TestAnOutageIsSeen(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	s.hold(s.client.Mutex("orders/1"))
 	list, lock, late := open(t, s.url, 1280, 800), open(t, s.url+"?lock=orders/1", 1280, 800), (*tab)(nil)
@@ -86,7 +83,6 @@ func TestAnOutageIsSeen(t *testing.T) {
 
 // A page finds back to an inspector that was away.
 func TestAPageConnectsAgain(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	s.hold(s.client.Mutex("orders/1"))
 	page := open(t, s.url, 1280, 800)
@@ -99,7 +95,6 @@ func TestAPageConnectsAgain(t *testing.T) {
 
 // The list ranks the locks under contention by what it is sorted by.
 func TestContention(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	s.hold(s.client.Mutex("long"))
 	s.wait("w1", mutex("long"))
@@ -121,7 +116,6 @@ func TestContention(t *testing.T) {
 
 // What happened to a lock while the list was shown is on its page, once.
 func TestTheTimelineBeginsWithTheList(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	page := open(t, s.url, 1280, 800)
 	page.sees("No locks")
@@ -138,7 +132,6 @@ func TestTheTimelineBeginsWithTheList(t *testing.T) {
 
 // The candidates of an election stand by while somebody leads. They wait if nobody does.
 func TestAnElectionIsNoContention(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	rdb := s.b.Redis(t)
 	candidate := redis.Z{Score: 1.6e15, Member: "token\n60000\nnowhere\n" + `{"o":"bob","k":"election"}`}
@@ -163,14 +156,12 @@ func TestAnElectionIsNoContention(t *testing.T) {
 
 // What cannot be a lock's name is no outage.
 func TestANameThatIsNoneIsNoOutage(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, nil)
 	page := open(t, s.url+"?lock=a%0ab", 1280, 800)
 	page.sees("This cannot be looked at")
 }
 
 func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
-	t.Parallel()
 	page := open(t, newStage(t, nil).url, 1280, 800)
 	const (
 		ann  = `{owner: "ann", grant: "aaaaaaaa", since: 900000, until: 1010000}`
@@ -204,7 +195,6 @@ func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
 }
 
 func TestTimelinesAreBounded(t *testing.T) {
-	t.Parallel()
 	page := open(t, newStage(t, nil).url, 1280, 800)
 	got := eval[[]int](page, `import(new URL("assets/timeline.js", location.href)).then(({ note, timelineOf }) => {
 		const granted = (name, i) => note(name, { t: i, waiting: 0, holders: [] }, { t: i, waiting: 0, holders: [{ owner: "ann", grant: "g" + i }] });
@@ -218,7 +208,6 @@ func TestTimelinesAreBounded(t *testing.T) {
 
 // An operator frees the lock of a holder that hangs, and no other.
 func TestALockIsBrokenByItsGrant(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, &ui.Options{AllowBreak: true, Authenticate: func(user, password string) bool { return user == "eve" && password == "of-call" }})
 	lease := backend.Acquire(t, s.newClient("hung").Mutex("nightly"))
 	s.wait("next", mutex("nightly"))
@@ -256,7 +245,6 @@ func TestALockIsBrokenByItsGrant(t *testing.T) {
 }
 
 func TestAHolderIsAskedToLetGo(t *testing.T) {
-	t.Parallel()
 	s := newStage(t, &ui.Options{AllowBreak: true})
 	lease := s.hold(s.newClient("worker").Mutex("nightly"))
 	page := open(t, s.url+"?lock=nightly", 1280, 800)

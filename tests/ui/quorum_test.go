@@ -61,7 +61,6 @@ func (q *majority) hold(owner, name string) *holdfast.Lease {
 
 // The nodes of a quorum keep no queue: that nobody is known to wait does not look as if nobody did.
 func TestWhoWaitsForALockOfAQuorumIsNotKnown(t *testing.T) {
-	t.Parallel()
 	q := newQuorum(t)
 	q.hold("zoe", "a")
 	lease := q.hold("hung", "nightly")
@@ -102,7 +101,6 @@ func TestWhoWaitsForALockOfAQuorumIsNotKnown(t *testing.T) {
 
 // A minority of a quorum's nodes is down. The list is whole all the same, and the pages name the node.
 func TestANodeThatIsDownIsNamed(t *testing.T) {
-	t.Parallel()
 	q := newQuorum(t)
 	q.hold("zoe", "a")
 	list, lock := open(t, q.url, 1280, 800), open(t, q.url+"?lock=a", 1280, 800)

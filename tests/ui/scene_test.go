@@ -30,16 +30,17 @@ type stage struct {
 	holders map[string]func() // ends what the holder with this owner holds
 }
 
-// newStage serves the inspector of a new server.
-func newStage(tb testing.TB, opts *ui.Options) *stage {
-	tb.Helper()
-	b := backend.One(tb)
-	s := &stage{tb: tb, b: b, holders: map[string]func(){}}
+// newStage serves the inspector of a new server, for a test that it makes parallel.
+func newStage(t *testing.T, opts *ui.Options) *stage {
+	t.Helper()
+	t.Parallel()
+	b := backend.One(t)
+	s := &stage{tb: t, b: b, holders: map[string]func(){}}
 	s.client = s.newClient("inspector")
 	if opts == nil {
 		opts = &ui.Options{}
 	}
-	s.web = serve(tb, inspect.New(s.client), opts)
+	s.web = serve(t, inspect.New(s.client), opts)
 	s.url = s.web.URL + opts.Prefix + "/"
 	return s
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 func TestList(t *testing.T) {
@@ -33,9 +35,7 @@ func TestWrongUse(t *testing.T) {
 
 // It plays a few histories, and replays one of them.
 func TestCampaigning(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	soak.Nightly(t)
 	for _, args := range []string{
 		"-histories 2 -kinds none -dir " + t.TempDir(),
 		"-replay 17 -kinds script-flush,fences-deleted -histories 1",

@@ -28,14 +28,6 @@ func TestMain(m *testing.M) {
 
 var removals []func()
 
-// nightly skips a test that plays histories with processes, whose outcome no seed decides.
-func nightly(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
-}
-
 // ready builds the processes that use this library's locks, once for all campaigns.
 var ready = sync.OnceValues(func() (string, error) {
 	binary, remove, err := Build(context.Background(), Config{})
@@ -51,7 +43,7 @@ var ready = sync.OnceValues(func() (string, error) {
 // Fault: Every kind of fault, alone and in pairs, at random moments, on every kind of server. One holder, rising
 // fences, order, nobody left waiting, nothing left behind, stale writes refused.
 func TestSlice(t *testing.T) {
-	nightly(t)
+	soak.Nightly(t)
 	t.Parallel()
 	// For some kinds it is a matter of luck whether a fault finds what it wants to hit.
 	cfg := Config{Dir: t.TempDir(), Lanes: 8, Once: true, Histories: 10 * len(kinds)}
@@ -72,7 +64,7 @@ func TestSlice(t *testing.T) {
 
 // Every kind of lock has histories. Soaks and slices have longer campaigns of those that TestSlice leaves out.
 func TestEverySubjectIsPlayed(t *testing.T) {
-	nightly(t)
+	soak.Nightly(t)
 	t.Parallel()
 	for _, s := range Subjects {
 		t.Run(s.Name(), func(t *testing.T) {
@@ -121,7 +113,7 @@ func judged(t *testing.T, cfg Config) *Report {
 // A violation is found, and its history is kept, with the command that replays it. tests/mutants has more
 // broken locks.
 func TestViolationsAreKept(t *testing.T) {
-	nightly(t)
+	soak.Nightly(t)
 	t.Parallel()
 	list := expect.Of(overlay.Write(t.TempDir(), overlay.Line("minted", "return 5, n"))).OK(t)
 	report, err := Run(t.Context(), Config{

@@ -70,6 +70,13 @@ func One(tb testing.TB) Binary {
 	return Binaries(tb)[0]
 }
 
+// Alone makes a test parallel, and starts a server for it whose kind does not matter.
+func Alone(t *testing.T, opts ...Option) *Server {
+	t.Helper()
+	t.Parallel()
+	return Start(t, One(t), opts...)
+}
+
 // AtLeast reports whether the server has this Redis version or a later one. Valkey counts as Redis 7.2, from
 // which it was forked.
 func (b Binary) AtLeast(major, minor int) bool {

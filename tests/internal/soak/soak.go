@@ -1,4 +1,4 @@
-// Package soak says how long a test runs that could run forever.
+// Package soak says how long a test runs that could run forever, and which tests run at night only.
 package soak
 
 import (
@@ -27,3 +27,11 @@ func Duration(tb testing.TB) time.Duration {
 
 // Long reports whether this is a soak. A soak may include checks that fail now and then on a noisy machine.
 func Long() bool { return os.Getenv("HOLDFAST_SOAK") != "" }
+
+// Nightly skips a test with -short: it is part of make nightly.
+func Nightly(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("SKIPPED: part of make nightly")
+	}
+}

@@ -25,6 +25,7 @@ local function info(section, field)
 end
 local function main()
   return 'settings ' .. at .. ' ' .. info('memory', 'maxmemory') .. ' '
-    .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role')
+    .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role') .. ' '
+    .. (KEYS[2] and redis.call('EXISTS', KEYS[2]) == 1 and 'strict' or '-')
 end
 return answer(main)

@@ -382,11 +382,11 @@ var samples = []sample{
 		refuses("known "+now, "new "+now, "behind "+now+" x"),
 	of("look at a mark", Init(strictLock.Flags, "m", LookAtMark)).sends(script.Init(), "m", "ls60000+13000", "").
 		reads(map[string]any{"known " + now: Reply{Head: head(Known)}, "new " + now: Reply{Head: head(Unmarked)}}).refuses("ready " + now),
-	of("settings", &Survey{strictLock}).urgently().sends(script.Survey(), "k", "s60000+13000", "").
+	of("settings", &Survey{strictLock, "m"}).urgently().sends(script.Survey(), "k m", "s60000+13000", "").
 		reads(map[string]any{
-			"settings " + now + " 1024 allkeys-lru master": SurveyReply{Head: head(SettingsAre), MaxMemory: 1024, Policy: "allkeys-lru", Role: "master"},
-			"settings " + now + " - - -":                   SurveyReply{Head: head(SettingsAre)},
-			"settings " + now + " lots noeviction slave":   SurveyReply{Head: head(SettingsAre), Policy: "noeviction", Role: "slave"},
+			"settings " + now + " 1024 allkeys-lru master strict": SurveyReply{Head: head(SettingsAre), MaxMemory: 1024, Policy: "allkeys-lru", Role: "master", IsStrict: true},
+			"settings " + now + " - - - -":                        SurveyReply{Head: head(SettingsAre)},
+			"settings " + now + " lots noeviction slave -":        SurveyReply{Head: head(SettingsAre), Policy: "noeviction", Role: "slave"},
 		}).refuses("settings "+now+" 0 noeviction", "settings "+now+" 0 noeviction master x", "gone "+now),
 	of("kind of a lock", &Status{Lock: Lock{Keys: Keys{Lock: "k"}, Flags: Cluster}, Cursor: "0", Holds: 1}).sends(script.Status(), "k", "c", "", "", "0", "1", "0"),
 	of("announcement", Announce(mutexLock, "c")).urgently().sends(script.Announce(), "k", "ck", "", "c").

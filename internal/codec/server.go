@@ -33,9 +33,18 @@ var (
 )
 
 // Survey asks a server for the settings that decide whether locks are safe: survey.lua.
-type Survey struct{ Lock Lock }
+type Survey struct {
+	Lock Lock
+	Mark string // "" in a Cluster
+}
 
-func (q *Survey) Call() driver.Call { return urgent(q.Lock.byKey(script.Survey(), "")) }
+func (q *Survey) Call() driver.Call {
+	keys := append(room(2), q.Lock.Keys.Lock)
+	if q.Mark != "" {
+		keys = append(keys, q.Mark)
+	}
+	return urgent(onKeys(script.Survey(), keys, q.Lock.Flags, ""))
+}
 
 // SurveyReply contains a server's settings: SettingsAre. Unknown settings are "" or 0.
 type SurveyReply struct {
@@ -43,6 +52,7 @@ type SurveyReply struct {
 	MaxMemory uint64 // bytes; 0 for no limit
 	Policy    string // maxmemory-policy
 	Role      string // "master" or "slave"
+	IsStrict  bool   // it was admitted to Strict mode
 }
 
 func (q *Survey) Parse(text string) (SurveyReply, error) {
@@ -56,6 +66,7 @@ func (q *Survey) Parse(text string) (SurveyReply, error) {
 	reply := SurveyReply{Head: r.Head}
 	reply.MaxMemory, _ = strconv.ParseUint(told(), 10, 64)
 	reply.Policy, reply.Role = told(), told()
+	reply.IsStrict = r.oneOf("strict", "-")
 	r.bad = r.bad || r.Word != SettingsAre
 	return finish(&r, reply)
 }

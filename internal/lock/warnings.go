@@ -75,9 +75,21 @@ func (k *Keyspace) checkServer(l *Lock) {
 		case <-ctx.Done():
 		}
 	})
-	a, _, err := Ask(ctx, Request{Op: "survey", Lock: l}, &codec.Survey{Lock: l.Ref()})
+	q := codec.Survey{Lock: l.Ref()}
+	if !k.Server.InCluster() {
+		q.Mark = k.Space.Incarnation
+	}
+	a, _, err := Ask(ctx, Request{Op: "survey", Lock: l}, &q)
 	if err != nil {
 		return
+	}
+	if a.Reply.IsStrict && !k.Config.Strict {
+		k.Warn(Warning{
+			What:        "other clients with this prefix are Strict, and this one is not",
+			Seen:        fmt.Sprintf("the server has been admitted to Strict mode: it has the key %q", q.Mark),
+			Consequence: "after a loss of data this client acquires locks that others may still hold",
+			Remedy:      "set Config.Strict, or another Config.Prefix; if no client is Strict any more, delete that key",
+		})
 	}
 	for _, w := range unsafeSettings(&a.Reply) {
 		k.Warn(w)

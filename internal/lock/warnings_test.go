@@ -21,7 +21,7 @@ func TestUnsafeSettings(t *testing.T) {
 		"- volatile-lru master":      "",
 		"-5 volatile-lru master":     "",
 	} {
-		settings, err := (&codec.Survey{}).Parse("settings 1 " + reply)
+		settings, err := (&codec.Survey{}).Parse("settings 1 " + reply + " -")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
@@ -323,6 +324,31 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 			}, server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", policy), server.Conf("requirepass", "canary"))
 		})
 	}
+}
+
+// A client that was forgotten when others became Strict says so: it would break their promise. They say nothing.
+func TestWarnsIfOthersAreStrict(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		for _, strict := range []bool{true, false} {
+			var said journal
+			cfg := said.config()
+			cfg.Strict = strict
+			client := b.Client(t, cfg)
+			want := []string(nil)
+			if strict {
+				expect.OK(t, inspect.New(client).ForceAdmit(t.Context()))
+			} else {
+				want = []string{`seen="the server has been admitted to Strict mode`}
+			}
+			use(t, client)
+			surveyed(t, b)
+			if want != nil {
+				backend.Eventually(t, "a warning", func() bool { return said.String() != "" })
+			}
+			noError(t, client.Close(t.Context()))
+			expectWarnings(t, said.String(), want...)
+		}
+	})
 }
 
 // A user without INFO gets locks, no warning and no error, and leaves no entry in the server's ACL LOG.

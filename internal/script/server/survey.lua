@@ -1,7 +1,8 @@
 -- survey.lua: returns the settings of the server that decide whether locks are safe on it. Changes nothing.
--- KEYS    [1] any key of the server
+-- KEYS    [1] any key of the server  [2] mark; not in a Cluster
 -- ARGV    [1] flags  [2] any token
--- Returns 'settings NOW MAXMEMORY POLICY ROLE': bytes, 0 for no limit; words as INFO has them; '-' for what this user is not told
+-- Returns 'settings NOW MAXMEMORY POLICY ROLE STRICT': bytes, 0 for no limit; words as INFO has them; 'strict' if the server was admitted
+-- to Strict mode; '-' for what is not so, or what this user is not told
 -- requires request, answer
 
 -- Permission is asked for first, because a refusal would stand in the server's ACL LOG.
@@ -14,7 +15,8 @@ end
 
 local function main()
   return 'settings ' .. at .. ' ' .. info('memory', 'maxmemory') .. ' '
-    .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role')
+    .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role') .. ' '
+    .. (KEYS[2] and redis.call('EXISTS', KEYS[2]) == 1 and 'strict' or '-')
 end
 
 return answer(main)

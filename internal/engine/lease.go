@@ -29,7 +29,13 @@ type holdLease struct {
 	part      bool     // the lease is part of a JointLease
 	loss      error    // why the lease ended; nil if it has not, or if it was released
 	trouble   *trouble // trouble with the release; nil if there is none
-	scope              // who is told when it ends
+
+	// Who is told when it ends.
+	ctx      context.Context // ends with the lease; nil until somebody asks for it
+	cancel   context.CancelCauseFunc
+	calls    calls
+	revoked  func(wire.Remark) // called when the holder is asked to let go; or nil
+	observed *observation      // what observers are told of the lease; nil if there are none
 }
 
 // ended returns nil while the lease is held, and then why it ended. The caller holds l.g.mu.
@@ -41,15 +47,6 @@ func (l *holdLease) ended() error {
 		return l.loss
 	}
 	return lock.ErrReleased
-}
-
-// scope is who is told when a lease ends.
-type scope struct {
-	ctx      context.Context // ends with the lease; nil until somebody asks for it
-	cancel   context.CancelCauseFunc
-	calls    calls
-	revoked  func(wire.Remark) // called when the holder is asked to let go; or nil
-	observed *observation      // what observers are told of the lease; nil if there are none
 }
 
 // trouble is the state of a release that is called twice, or fails.

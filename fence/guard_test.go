@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 // always returns a Guard.Lock that requires the same lock for every request.
@@ -28,7 +30,6 @@ func serve(h http.Handler, ctx context.Context, s Stamp, header ...string) *http
 	return w.Result()
 }
 
-// body returns a response's body.
 func body(t *testing.T, r *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(r.Body)
@@ -308,5 +309,98 @@ func TestRequestsForOtherLocksAreNotWaitedFor(t *testing.T) {
 	}))
 	if r := serve(h, t.Context(), Stamp{Lock: "one", Fence: 8, Owner: "a"}, "Which", "one"); r.StatusCode != http.StatusOK {
 		t.Error(r.Status)
+	}
+}
+
+// testBody is a request's body that records whether it was closed.
+type testBody struct {
+	io.Reader
+	closed bool
+}
+
+func (b *testBody) Close() error {
+	b.closed = true
+	return nil
+}
+
+func TestNothingIsSentUnlessTheLeaseIsHeld(t *testing.T) {
+	lost := &holdfast.LostError{Name: "ledger", Reason: holdfast.LossExpired}
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		want error
+	}{
+		"no lease":   {t.Context(), ErrNoLease},
+		"lost lease": {NewContext(t.Context(), &testLease{name: "ledger", owner: "a", fence: 7, err: lost}), holdfast.ErrLost},
+		"no name":    {NewContext(t.Context(), &testLease{name: "", owner: "a", fence: 7, err: nil}), holdfast.ErrInvalid},
+	} {
+		b := &testBody{Reader: strings.NewReader("x")}
+		r, err := http.NewRequestWithContext(c.ctx, "POST", "http://127.0.0.1:0/", b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sender := &Transport{Base: sendFunc(func(*http.Request) (*http.Response, error) {
+			t.Errorf("%s: the request was sent", name)
+			return nil, io.EOF
+		})}
+		if _, err := (&http.Client{Transport: sender}).Do(r); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if !b.closed {
+			t.Errorf("%s: the body was not closed", name)
+		}
+	}
+}
+
+type sendFunc func(*http.Request) (*http.Response, error)
+
+func (f sendFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestResponseErrorMatchesOnlyAGuardsRefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		mark   []string
+		stale  bool
+	}{
+		"412 without a mark": {412, nil, false},
+		"200 with a mark":    {200, []string{"8"}, false},
+		"412 with a mark":    {412, []string{"8"}, true},
+		"invalid mark":       {412, []string{"%zz\xff"}, true},
+		"two marks":          {412, []string{"8", "9"}, true},
+	} {
+		r := &http.Response{StatusCode: c.status, Header: http.Header{HeaderMark: c.mark}}
+		if err := ResponseError(r); errors.Is(err, ErrStale) != c.stale {
+			t.Errorf("%s: %v; want stale = %v", name, err, c.stale)
+		}
+	}
+}
+
+// Owners come from clients and servers. They must not forge lines of a log or send control characters to a terminal.
+func TestHostileOwnersAreEscapedInErrors(t *testing.T) {
+	const hostile = "me\nlevel=ERROR msg=\"disk lost\"\x1b[2J\u202e"
+	var reported error
+	g := &Guard{
+		Marks:  &Memory{},
+		Lock:   func(*http.Request) string { return "a" },
+		Report: func(_ *http.Request, err error) { reported = err },
+	}
+	h := g.Handler(http.NotFoundHandler())
+	send := func(s Stamp) *http.Response {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		s.write(r.Header)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		answer := w.Result()
+		answer.Request = r
+		return answer
+	}
+	send(Stamp{Lock: "a", Fence: 2, Owner: hostile})
+	answer := send(Stamp{Lock: "a", Fence: 1, Owner: hostile})
+	for who, err := range map[string]error{"the server": reported, "the client": ResponseError(answer)} {
+		if err == nil {
+			t.Fatalf("%s has no error", who)
+		}
+		if text := err.Error(); strings.ContainsAny(text, "\n\x1b\u202e") || !strings.Contains(text, "me\\n") {
+			t.Errorf("%s gets the error %q", who, text)
+		}
 	}
 }

@@ -1,9 +1,16 @@
 package fence
 
 import (
+	"context"
 	"errors"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 func TestAMarkRefusesLowerFencesAndEqualOnesOfOtherOwners(t *testing.T) {
@@ -31,5 +38,88 @@ func TestAMarkRefusesLowerFencesAndEqualOnesOfOtherOwners(t *testing.T) {
 	}
 	if want := `holdfast: resource "r" refused fence 3 of lock "l" from c: it has seen fence 9223372036854775807 from a`; err.Error() != want {
 		t.Errorf("the error is\n%s, want\n%s", err, want)
+	}
+}
+
+func TestAFenceAheadOfMaxLeadIsRefused(t *testing.T) {
+	ctx := t.Context()
+	ahead := func(by time.Duration) Stamp {
+		return Stamp{Lock: "l", Fence: uint64(time.Now().Add(by).UnixMicro()), Owner: "o"}
+	}
+	for name, raise := range map[string]func(lead time.Duration, s Stamp) error{
+		"Memory": func(lead time.Duration, s Stamp) error { return (&Memory{MaxLead: lead}).Raise(ctx, s, "r") },
+		"Redis": func(lead time.Duration, s Stamp) error {
+			d := &testDriver{reply: "raised"}
+			err := NewRedis(d, &RedisConfig{MaxLead: lead}).Raise(ctx, s, "r")
+			if (err == nil) != (d.sent == 1) {
+				t.Errorf("%d scripts were sent, and the error is %v", d.sent, err)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				lead, by time.Duration
+				want     error
+			}{
+				{0, 1000 * time.Hour, nil},
+				{24 * time.Hour, 23 * time.Hour, nil},
+				{24 * time.Hour, -1000 * time.Hour, nil},
+				{24 * time.Hour, 25 * time.Hour, ErrAhead},
+				{-1, 0, holdfast.ErrInvalid},
+			} {
+				if err := raise(c.lead, ahead(c.by)); !errors.Is(err, c.want) {
+					t.Errorf("with MaxLead %s, a fence %s ahead: %v, want %v", c.lead, c.by, err, c.want)
+				}
+			}
+			highest := Stamp{Lock: "l", Fence: 1<<63 - 1, Owner: "o"}
+			if err := raise(time.Hour, highest); !errors.Is(err, ErrAhead) {
+				t.Errorf("the highest fence: %v, want ErrAhead", err)
+			}
+		})
+	}
+	// SQL has no database here, so it must not get that far.
+	if err := (&SQL{MaxLead: time.Hour}).Raise(ctx, ahead(2*time.Hour), "r"); !errors.Is(err, ErrAhead) {
+		t.Errorf("SQL: %v", err)
+	}
+}
+
+// The forged fence must neither end the holder's request nor shut out the next holder.
+func TestAGuardRefusesAFenceThatIsAhead(t *testing.T) {
+	g := &Guard{Marks: &Memory{MaxLead: time.Hour}, Lock: func(*http.Request) string { return "l" }}
+	entered, leave := make(chan context.Context), make(chan struct{})
+	h := g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			entered <- r.Context()
+			<-leave
+		}
+	}))
+	serve := func(method, owner string, fence int64) int {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		r := httptest.NewRequestWithContext(ctx, method, "/", nil)
+		r.Header.Set(HeaderFence, strconv.FormatInt(fence, 10))
+		r.Header.Set(HeaderOwner, owner)
+		r.Header.Set(HeaderLock, "l")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	now := time.Now().UnixMicro()
+	left := make(chan int)
+	go func() { left <- serve(http.MethodPost, "first", now) }()
+	inside := <-entered
+	if code := serve(http.MethodPut, "forger", 1<<63-1); code != http.StatusBadRequest {
+		t.Errorf("the forged fence is answered %d, want 400", code)
+	}
+	if inside.Err() != nil {
+		t.Error("the context of the holder has ended")
+	}
+	close(leave)
+	if code := <-left; code != http.StatusOK {
+		t.Errorf("the holder is answered %d, want 200", code)
+	}
+	if code := serve(http.MethodPut, "second", now+1); code != http.StatusOK {
+		t.Errorf("the next holder is answered %d, want 200", code)
 	}
 }

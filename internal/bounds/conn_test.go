@@ -31,7 +31,6 @@ func (s *stream) Read(p []byte) (int, error) {
 func (s *stream) Write(p []byte) (int, error) { return len(p), nil }
 func (s *stream) Close() error                { s.closed = true; return nil }
 
-// request returns a command as clients send it.
 func request(words ...string) string {
 	var b strings.Builder
 	b.WriteString("*" + strconv.Itoa(len(words)) + "\r\n")

@@ -54,7 +54,6 @@ func (s *server) count() int {
 	return len(s.open)
 }
 
-// bubble runs f in virtual time.
 func bubble(t *testing.T, f func(t *testing.T, s *server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newServer(t)) })
@@ -62,7 +61,6 @@ func bubble(t *testing.T, f func(t *testing.T, s *server)) {
 
 func ignore() {}
 
-// expect fails the test if got is not want.
 func expect[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {

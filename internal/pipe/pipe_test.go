@@ -112,7 +112,6 @@ func readCommandWords(in *bufio.Reader) (words []string, err error) {
 	return words, nil
 }
 
-// run sends a command, and returns its reply.
 func (w *world) run(ctx context.Context, words ...string) (string, error) {
 	c := &Call{Words: words}
 	if err := w.Send(ctx, c); err != nil {
@@ -185,7 +184,6 @@ func inVirtualTime(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// equal requires that what was got is what was wanted.
 func equal[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -201,7 +199,6 @@ func wantErr(t testing.TB, what string, err, target error) {
 	}
 }
 
-// errOf returns the error of a call that also returns something else.
 func errOf[T any](_ T, err error) error { return err }
 
 // connections requires how many connections were opened, and how many of these are freed.

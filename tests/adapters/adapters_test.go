@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -114,7 +115,6 @@ var adapters = map[string]adapter{
 	},
 }
 
-// goRedis returns a driver over a client that is closed with the test.
 func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 	t.Cleanup(func() { _ = rdb.Close() })
 	return drivertest.Of(holdfastgoredis.NewDriver(rdb))
@@ -122,6 +122,7 @@ func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 
 // each runs a test with every adapter.
 func each(t *testing.T, f func(t *testing.T, a adapter)) {
+	t.Parallel()
 	for name, a := range adapters {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +131,6 @@ func each(t *testing.T, f func(t *testing.T, a adapter)) {
 	}
 }
 
-// to dials an address.
 func to(addr string) dialer {
 	return func(ctx context.Context) (net.Conn, error) { return direct(ctx, addr) }
 }
@@ -165,7 +165,6 @@ func (p peer) Do(args ...string) (string, error) {
 }
 
 func TestConformance(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		for _, protocol := range []int{2, 3} {
 			t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
@@ -185,9 +184,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	addr := []string{"127.0.0.1:1"}
 	refused := func(adapter, says string, err error) {
 		t.Helper()
-		if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s, %s: %v", adapter, says, err)
-		}
+		expect.ErrSays(t, adapter, err, holdfast.ErrInvalid, says)
 	}
 	for says, o := range map[string]rueidis.ClientOption{
 		"InitAddress":    {},
@@ -241,7 +238,6 @@ func TestAddressesStayInTheirOrder(t *testing.T) {
 
 // A script whose reply is lost is not repeated by the client library: it could take effect twice.
 func TestScriptIsSentOnce(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		p := proxy.New(t, s.Addr())
@@ -257,16 +253,13 @@ func TestScriptIsSentOnce(t *testing.T) {
 				t.Errorf("urgent %v: the reply was lost, and Run says %v", urgent, err)
 			}
 			trap.Wait(t)
-			if n, err := s.Do("GET", key); err != nil || n != "2" {
-				t.Errorf("urgent %v: the script ran %v times (%v), want 2", urgent, n, err)
-			}
+			expect.Of(s.Do("GET", key)).Is(t, fmt.Sprintf("urgent %v: runs of the script", urgent), "2")
 		}
 	})
 }
 
 // A connection whose peer has vanished silently is given up.
 func TestHangingConnectionIsGivenUp(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		p := proxy.New(t, s.Addr())
@@ -304,7 +297,6 @@ func TestSentinel(t *testing.T) {
 // Fault: A connection leads to a server that has become a replica, by a proxy or a name that has moved, or a sentinel
 // that is late. What it says about locks is not believed, and the connection is given up.
 func TestMasterThatWasDemotedIsLeft(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
@@ -332,4 +324,17 @@ func TestMasterThatWasDemotedIsLeft(t *testing.T) {
 			})
 		}
 	})
+}
+
+func TestMain(m *testing.M) {
+	backend.AtOnce(20) // the tests mostly wait
+	os.Exit(m.Run())
+}
+
+// long skips a test that starts several servers, or waits for long, in "make test".
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
 }

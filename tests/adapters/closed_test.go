@@ -3,6 +3,7 @@ package adapters
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -63,9 +64,7 @@ func TestGoRedisIsClosedBeforeTheDriver(t *testing.T) {
 				expect.OK(t, rdb.Close())
 				for _, c := range []driver.Call{{}, {Urgent: true, Renews: true}} {
 					for way, err := range errorsOf(d, c) {
-						if !errors.Is(err, driver.ErrClientClosed) || !errors.Is(err, driver.ErrNotSent) {
-							t.Errorf("used: %t, renews: %t, %s: %v", used, c.Renews, way, err)
-						}
+						expect.ErrBoth(t, fmt.Sprintf("used: %t, renews: %t, %s", used, c.Renews, way), err, driver.ErrClientClosed, driver.ErrNotSent)
 					}
 				}
 				if _, err := d.Probe(t.Context()); !errors.Is(err, driver.ErrClientClosed) {

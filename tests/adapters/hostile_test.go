@@ -36,7 +36,6 @@ func (c *spoiled) Read(p []byte) (int, error) {
 // If a server sends what no client library can handle, a reply that nobody asked for or endlessly nested
 // arrays, only the connection ends.
 func TestAServerCannotEndTheProgram(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		for what, text := range map[string]string{
 			"a surplus reply":      "+OK\r\n",

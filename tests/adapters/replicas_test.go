@@ -1,7 +1,6 @@
 package adapters
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 // Requests that wait for missing replicas leave connections to renewals and releases, even to those that wait
 // for replicas themselves.
 func TestWhoWaitsForReplicasLeavesConnections(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		// A request that waits is given up after the client's own timeout of some seconds. If a machine takes
 		// that long until all of them wait, the attempt shows nothing. If those that wait hold up the others, that is
@@ -79,17 +77,12 @@ func urgentAmongWaiting(t *testing.T, a adapter) (seen bool) {
 
 // A caller is told at once that another has the lock, whatever replicas are missing.
 func TestAHeldLockKeepsNobodyWaitingForReplicas(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		c := client(t, a.single(t, 3, to(s.Addr())))
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
-		if _, err := c.Mutex("a", holdfast.Durability{Replicas: 1, Timeout: time.Second}).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("TryAcquire: %v", err)
-		}
-		if n := s.CommandStats()["wait"]; n != 0 {
-			t.Errorf("WAIT was sent %d times for a lock that another has", n)
-		}
+		expect.Err(t, "TryAcquire", expect.ErrOf(c.Mutex("a", holdfast.Durability{Replicas: 1, Timeout: time.Second}).TryAcquire(t.Context())), holdfast.ErrHeld)
+		expect.Equal(t, "WAITs for a lock that another has", s.CommandStats()["wait"], 0)
 		backend.Release(t, lease)
 	})
 }

@@ -100,20 +100,16 @@ func listening(t *testing.T, s *server.Server) (ids []string) {
 // All channels of a server share a connection, so the number of names is not bounded by the number of
 // connections that a server accepts.
 func TestSubscriptionsShareAConnection(t *testing.T) {
-	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		s := server.Start(t, server.One(t))
 		d := a.single(t, 3, to(s.Addr()))
 		t.Cleanup(func() { _ = d.Close() })
 		subscribed(t, d, channels(200), false)
-		if n := len(listening(t, s)); n != 1 {
-			t.Errorf("200 channels have %d connections", n)
-		}
+		expect.Equal(t, "connections of 200 channels", len(listening(t, s)), 1)
 	})
 }
 
 func TestSubscriptionsShareAConnectionToEachMaster(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
@@ -132,7 +128,6 @@ func TestSubscriptionsShareAConnectionToEachMaster(t *testing.T) {
 // Fault: An address leads to another server now, while the old one, which has become a replica, keeps its connection
 // open and silent. The subscription is opened anew within 5 s.
 func TestSubscriptionFollowsAnAddress(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		old := server.Start(t, server.One(t))

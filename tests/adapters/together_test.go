@@ -48,9 +48,7 @@ func evalAll(t *testing.T, ctx context.Context, d drivertest.Driver, calls []dri
 	mu.Lock()
 	defer mu.Unlock()
 	for i, n := range times {
-		if n != 1 {
-			t.Errorf("of call %d was told %d times", i, n)
-		}
+		expect.Equal(t, fmt.Sprintf("how often call %d was told of", i), n, 1)
 	}
 	return all
 }
@@ -100,7 +98,6 @@ func warm(t *testing.T, d drivertest.Driver) {
 
 // A driver knows the nodes of a Cluster before it runs a script.
 func TestNodesOfACluster(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		d := a.cluster(t, addrsOf(server.StartCluster(t, server.One(t), 3)), direct)
@@ -116,9 +113,7 @@ func TestNodesOfACluster(t *testing.T) {
 			}
 			seen[node] = true
 			for _, key := range all {
-				if d.Node(key) != node {
-					t.Errorf("%s is with %q, not with %q", key, d.Node(key), node)
-				}
+				expect.Equal(t, "the node of "+key, d.Node(key), node)
 			}
 		}
 	})
@@ -127,7 +122,6 @@ func TestNodesOfACluster(t *testing.T) {
 // Fault: A slot moves while scripts run, of which some wait for replicas. Each runs once, on the node to which its key has moved; those
 // that wait are followed by WAIT there.
 func TestRunDurablyWhileASlotMoves(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
@@ -169,7 +163,6 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 
 // Fault: A slot moves to a node that has no slots yet, which the driver does not know. A script that waits for replicas runs there, too.
 func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		bin := server.One(t)
@@ -202,7 +195,6 @@ func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
 // Fault: Of several scripts that are sent together one is not loaded, one fails, and some have keys that have moved
 // or are about to. Each runs at most once, and each caller is told of its own.
 func TestRunAllWhileSlotsMove(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
@@ -245,17 +237,13 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 						}
 					}
 					n := from.Rejections()["evalsha"] - before
-					if n < 2 {
-						t.Errorf("round %d: %d scripts were refused; want those of the two slots on the move", round, n)
-					}
+					expect.AtLeast(t, fmt.Sprintf("round %d: scripts that were refused", round), n, 2)
 					refused += n
 				}
 				// A driver that refreshes the slots by itself may know of a slot that has moved, but not of
 				// both.
 				expect.AtLeast(t, "scripts were refused", refused, 5)
-				if n := runs(t, from, all[divided]+"here"); n != "0" {
-					t.Errorf("a script whose keys are not all there ran %s times", n)
-				}
+				expect.Equal(t, "runs of a script whose keys are not all there", runs(t, from, all[divided]+"here"), "0")
 			})
 		}
 	})
@@ -263,7 +251,6 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 
 // Fault: A connection breaks while many scripts are on it. Each ran at most once, and every caller is told.
 func TestRunAllOnAConnectionThatBreaks(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		for name, after := range map[string]proxy.After{"cut": proxy.Cut, "hangs": proxy.Hang} {
@@ -319,7 +306,6 @@ func through(p *proxy.Proxy, s *server.Server) wires {
 
 // Fault: Scripts find no connection. Their callers are told that they were not sent.
 func TestRunAllWithoutAConnection(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
@@ -351,9 +337,7 @@ func TestRunAllWithoutAConnection(t *testing.T) {
 			return unsent == len(all)
 		})
 		for _, key := range all {
-			if n := runs(t, nodes[0], key); n != "0" {
-				t.Errorf("%s: a script that was not sent ran %s times", key, n)
-			}
+			expect.Equal(t, key+": runs of a script that was not sent", runs(t, nodes[0], key), "0")
 		}
 	})
 }
@@ -375,7 +359,6 @@ func TestRunAllWithAWrongPassword(t *testing.T) {
 // Fault: One master of a Cluster does not answer for minutes. Locks of the others are acquired and released
 // meanwhile.
 func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
@@ -448,9 +431,7 @@ func TestRunAllOfAClusterThatWasNeverReached(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			for i, told := range evalAll(t, ctx, d, counts([]string{"{a}1", "{a}2"})) {
-				if told.err == nil {
-					t.Errorf("call %d: %q", i, told.reply)
-				}
+				expect.Fails(t, fmt.Sprintf("call %d: %q", i, told.reply), told.err)
 			}
 			expect.Equal(t, "the key is with", d.Node("{a}1"), "")
 			expect.Err(t, "Close", d.Close(), nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
@@ -83,7 +84,7 @@ func waiting(t testing.TB, b *backend.Backend, want string) {
 
 // A party that leaves, or dies, breaks the phase for all. Another one takes its place, and the barrier goes on.
 func TestBarrierBreaks(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 3), join(t, b, 3)
 		dying := join(t, b, 3, holdfast.Identity("dying"), holdfast.TTL(6*time.Second), holdfast.NoRenew())
 		first := await(t.Context(), one)
@@ -112,7 +113,7 @@ func TestBarrierBreaks(t *testing.T) {
 
 // A barrier admits no more parties than it has places; others wait for one.
 func TestBarrierHasSoManyParties(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 2, holdfast.Identity("one")), join(t, b, 2, holdfast.Identity("two"))
 		waiter := barrier.New(b.Client(t, nil), "b", 2, holdfast.Identity("three"))
 		expect.Err(t, "TryJoin of a third of two", expect.ErrOf(waiter.TryJoin(t.Context())), holdfast.ErrHeld)
@@ -156,7 +157,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 
 // If the server loses a party's place, the party is told.
 func TestBarrierThatIsLost(t *testing.T) {
-	eachLong(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 3, holdfast.TTL(6*time.Second)), join(t, b, 3, holdfast.TTL(6*time.Second))
 		first := await(t.Context(), one)
 		waiting(t, b, "1")
@@ -172,7 +173,7 @@ func TestBarrierThatIsLost(t *testing.T) {
 }
 
 func TestBarrierOfAClientThatCloses(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		party := expect.Of(barrier.New(c, "b", 2, holdfast.Identity("closes")).Join(t.Context())).OK(t)
 		other := join(t, b, 2)
@@ -186,5 +187,45 @@ func TestBarrierOfAClientThatCloses(t *testing.T) {
 		noError(t, <-closed)
 		broken(t, 2, "closes", false, await(t.Context(), other))
 		watched(t, b, "b", 1)
+	})
+}
+
+// countdown returns the test's latch, with a client of its own.
+func countdown(t testing.TB, b *backend.Backend, parties int, opts ...latch.Option) *latch.Latch {
+	return latch.New(b.Client(t, nil), "l", parties, append([]latch.Option{holdfast.TTL(time.Minute)}, opts...)...)
+}
+
+// watched waits until that many processes are subscribed to changes.
+func watched(t testing.TB, b *backend.Backend, name string, n int64) {
+	t.Helper()
+	channel, rdb := "holdfast:c:w:holdfast:{"+name+"}", b.Redis(t)
+	backend.Eventually(t, "the waiters are subscribed", func() bool {
+		subscribers, err := rdb.PubSubNumSub(t.Context(), channel).Result()
+		return err == nil && subscribers[channel] == n
+	})
+}
+
+// A party that leaves, or dies, is no longer waited for, and waiters are told.
+func TestLatchOfPartiesThatEnd(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		l := countdown(t, b, 3)
+		// A waiter that hears nothing looks after 30 s.
+		ctx := lasting(t, 15*time.Second)
+		over := async(func() error { return l.Wait(ctx) })
+		leaving := expect.Of(l.Register(t.Context())).OK(t)
+		dying, err := countdown(t, b, 3, holdfast.TTL(6*time.Second), holdfast.NoRenew()).Register(t.Context())
+		expect.OK(t, err)
+		backend.Release(t, leaving.Lease())
+		expect.Err(t, "CountDown of a party that has left", leaving.CountDown(t.Context()), holdfast.ErrReleased)
+		expect.OK(t, l.CountDown(t.Context()))
+		err = <-over
+		var incomplete *latch.IncompleteError
+		if !errors.Is(err, latch.ErrIncomplete) || !errors.As(err, &incomplete) || incomplete.Missing != 2 || incomplete.Parties != 3 {
+			t.Errorf("Wait: %v", err)
+		}
+		expect.Err(t, "the lease of a party that has died", dying.Lease().Err(), holdfast.ErrLost)
+		expect.Err(t, "CountDown of a party that has died", dying.CountDown(t.Context()), holdfast.ErrLost)
+		expect.Err(t, "a late Wait", l.Wait(t.Context()), latch.ErrIncomplete)
+		expect.Of(l.Count(t.Context())).Is(t, "the count", 0)
 	})
 }

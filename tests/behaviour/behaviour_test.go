@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/server"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 func TestMain(m *testing.M) {
@@ -20,22 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// each, eachReal, eachLong and virtually run a test as backend does, in parallel with others.
-func each(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
-	t.Parallel()
-	backend.Each(t, f)
-}
-
-func eachReal(t *testing.T, f func(t *testing.T, b *backend.Backend), opts ...server.Option) {
-	t.Parallel()
-	backend.EachReal(t, f, opts...)
-}
-
-func eachLong(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
-	t.Parallel()
-	backend.EachLong(t, f)
-}
-
+// virtually runs a test as backend.Virtual does, in parallel with others.
 func virtually(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
 	t.Parallel()
 	backend.Virtual(t, f)
@@ -74,9 +59,7 @@ func queue(t testing.TB, l *holdfast.Lock, waiters int) <-chan *holdfast.Lease {
 // wantNoKeys requires that the server has no keys but the fence counter.
 func wantNoKeys(t testing.TB, b *backend.Backend) {
 	t.Helper()
-	if keys := b.Keys(t); len(keys) != 0 {
-		t.Errorf("keys left behind: %q", keys)
-	}
+	expect.Same(t, "keys left behind", b.Keys(t), nil)
 }
 
 func noError(t testing.TB, err error) {

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/barrier"
@@ -39,7 +40,6 @@ func next(kind string, c *holdfast.Client, o holdfast.Option) *holdfast.Lock {
 	return breakable[kind](c, o)
 }
 
-// recorded returns what is on record about a lock.
 func recorded(t testing.TB, in *inspect.Inspector, name string) (all []inspect.Broken) {
 	t.Helper()
 	for b, err := range in.History(t.Context()) {
@@ -56,7 +56,7 @@ func TestBreak(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {
 		t.Run(kind, func(t *testing.T) {
-			each(t, func(t *testing.T, b *backend.Backend) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				ttl := holdfast.TTL(time.Hour)
 				c, other := b.Client(t, &holdfast.Config{Identity: "hung"}), b.Client(t, &holdfast.Config{Identity: "next"})
 				in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
@@ -75,9 +75,7 @@ func TestBreak(t *testing.T) {
 				was := backend.Seen(t, in, l.Name(), lease.Fence())
 				another := was
 				another.Grant = "k3v9x2ab"
-				if _, err := in.Break(t.Context(), another, "test"); !errors.Is(err, inspect.ErrChanged) || !strings.Contains(err.Error(), was.Grant+", not k3v9x2ab") {
-					t.Errorf("Break of another grant: %v", err)
-				}
+				expect.ErrSays(t, "Break of another grant", expect.ErrOf(in.Break(t.Context(), another, "test")), inspect.ErrChanged, was.Grant+", not k3v9x2ab")
 				time.Sleep(1100 * time.Millisecond) // until the holder listens
 				broken := expect.Of(in.Break(t.Context(), was, "it hung")).OK(t)
 				if broken.Name != l.Name() || broken.By != "operator" || broken.Reason != "it hung" || broken.Fence <= lease.Fence() {
@@ -112,7 +110,7 @@ func TestBreak(t *testing.T) {
 
 // Of readers and of an owner's leases, which share a fence, and of permits, only the one that is meant is broken.
 func TestBreakOfOneOfThoseThatShareAFence(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
 		for _, lock := range []func(c *holdfast.Client, o ...holdfast.Option) *holdfast.Lock{
 			func(c *holdfast.Client, o ...holdfast.Option) *holdfast.Lock {
@@ -151,7 +149,7 @@ func TestBreakOfOneOfThoseThatShareAFence(t *testing.T) {
 
 // A party that is broken has died: its latch opens without it, and its barrier's phase breaks.
 func TestBreakOfAParty(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, in := b.Client(t, nil), inspect.New(b.Client(t, nil))
 		theLatch := latch.New(c, "latch", 1, holdfast.TTL(time.Hour))
 		party := expect.Of(theLatch.Register(t.Context())).OK(t)
@@ -172,7 +170,7 @@ func TestRevoke(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {
 		t.Run(kind, func(t *testing.T) {
-			each(t, func(t *testing.T, b *backend.Backend) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				var mu sync.Mutex
 				var told []holdfast.LeaseEvent
 				c := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{{Revoked: func(_ context.Context, e holdfast.LeaseEvent) {
@@ -220,7 +218,7 @@ func TestRevoke(t *testing.T) {
 
 // A message that anybody may have sent ends no lease.
 func TestANoticeAloneEndsNoLease(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		c := b.Client(t, nil)
 		lease := backend.Acquire(t, c.Mutex("m", holdfast.TTL(time.Hour)))
@@ -240,5 +238,96 @@ func TestANoticeAloneEndsNoLease(t *testing.T) {
 		backend.Told(t, "the holder is asked", lease.Revoked())
 		expect.Err(t, "after notices that are not true", lease.Err(), nil)
 		backend.Release(t, lease)
+	})
+}
+
+// Whoever is told of a holder is told the same grant id: the beginning of the token in the lock's value. The next grant has
+// another.
+func TestGrantID(t *testing.T) {
+	t.Parallel()
+	for kind, lock := range breakable {
+		t.Run(kind, func(t *testing.T) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
+				queued := make(chan holdfast.Holder, 2)
+				observer := &holdfast.Observer{AcquireQueued: func(_ context.Context, e holdfast.AcquireEvent) { queued <- e.Holder }}
+				ttl := holdfast.TTL(time.Hour)
+				own := make(chan string, 2)
+				holders := &holdfast.Observer{
+					AcquireQueued: observer.AcquireQueued,
+					AcquireEnd: func(_ context.Context, e holdfast.AcquireEvent) {
+						if e.Err == nil {
+							own <- e.Grant
+						}
+					},
+					Released: func(_ context.Context, e holdfast.LeaseEvent) { own <- e.Grant },
+				}
+				c, other := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{holders}}), b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{observer}})
+				lease := backend.Acquire(t, lock(c, ttl))
+				seen := backend.Seen(t, inspect.New(other), lease.Name(), lease.Fence())
+				if len(seen.Grant) != 8 {
+					t.Fatalf("the grant id is %q", seen.Grant)
+				}
+				same := func(who string, h holdfast.Holder) {
+					t.Helper()
+					expect.Equal(t, "the grant that "+who+" is told of", h.Grant, seen.Grant)
+				}
+				s, err := lock(other, ttl).Status(t.Context())
+				expect.OK(t, err)
+				h, _ := s.Holder()
+				same("who asks for the status", h)
+				_, err = next(kind, other, ttl).TryAcquire(t.Context())
+				var held *holdfast.HeldError
+				if !errors.As(err, &held) {
+					t.Fatalf("TryAcquire: %v", err)
+				}
+				same("who tries", held.Holder)
+				leases := backend.Start(t, next(kind, other, ttl))
+				same("a waiter's observer", <-queued)
+				if kind == "mutex" {
+					expect.Begins(t, "the value", b.Redis(t).Get(t.Context(), "holdfast:{a}").Val(), "hf2:"+seen.Grant)
+					ctx, cancel := context.WithCancel(t.Context())
+					ended := async(func() error { return expect.ErrOf(lock(c, ttl).Acquire(ctx)) })
+					same("an observer in the holder's process", <-queued)
+					cancel()
+					expect.Err(t, "an acquire that was given up", <-ended, context.Canceled)
+				}
+				backend.Release(t, lease)
+				for _, when := range []string{"acquired", "released"} {
+					expect.Equal(t, "the grant that the holder's observer is told was "+when, <-own, seen.Grant)
+				}
+				got := backend.Receive(t, leases)
+				if after := backend.Seen(t, inspect.New(other), got.Name(), got.Fence()); len(after.Grant) != 8 || after.Grant == seen.Grant {
+					t.Errorf("the grant id %q follows %q", after.Grant, seen.Grant)
+				}
+				backend.Release(t, got)
+			})
+		})
+	}
+}
+
+// A grant whose fence is not known at first is the same when it is: nothing has happened to the lock.
+func TestAFenceThatBecomesKnownIsNoChange(t *testing.T) {
+	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+		rdb := b.Redis(t)
+		hold := func(fence string) {
+			rdb.Set(t.Context(), "holdfast:{young}", "hf2:k3v9x2abQEFBgcICQoLDA0:"+fence+`:1700000000000:0:{"o":"ann"}`, time.Hour)
+		}
+		hold("0")
+		in := inspect.New(b.Client(t, nil))
+		var seen []string
+		for e, err := range in.Watch(t.Context(), "young") {
+			expect.OK(t, err)
+			h, _ := e.Status.Holder()
+			seen = append(seen, fmt.Sprintf("%s %s %d", e.Type, h.Grant, h.Fence))
+			if len(seen) == 2 {
+				break
+			}
+			go func() {
+				hold("17")
+				time.Sleep(4500 * time.Millisecond) // there are looks meanwhile, but none just then
+				rdb.ZAdd(t.Context(), "holdfast:{young}:q", redis.Z{Score: float64(time.Now().UnixMicro()), Member: "token\n30000\nnowhere\n{}"})
+			}()
+		}
+		expect.Same(t, "Watch tells of", seen, []string{"present k3v9x2ab 0", "queued k3v9x2ab 17"})
 	})
 }

@@ -2,8 +2,6 @@ package behaviour
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,9 +29,7 @@ func wantDeadlock(t testing.TB, what string, l *holdfast.Lock, ctx context.Conte
 		"Do":         func() error { return l.Do(ctx, never) },
 		"TryDo":      func() error { return l.TryDo(ctx, never) },
 	} {
-		if err := acquire(); !errors.Is(err, holdfast.ErrDeadlock) || !strings.Contains(err.Error(), `"`+name+`"`) {
-			t.Fatalf("%s: %s: %v; want ErrDeadlock of %q", what, way, err, name)
-		}
+		expect.ErrSays(t, what+": "+way, acquire(), holdfast.ErrDeadlock, `"`+name+`"`)
 	}
 }
 
@@ -49,7 +45,7 @@ func inLease(t testing.TB, l *holdfast.Lock, ctx context.Context) context.Contex
 //
 // Bug: A caller waits for itself.
 func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		ctx := context.Background()
 		rw := c.RWMutex("rw")
@@ -95,7 +91,7 @@ func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 // An acquire that does not wait for the caller's lease is allowed: of another lock, with another client, without the lease's
 // context, or of what is left of a semaphore.
 func TestWhatIsNoDeadlock(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		ctx := context.Background()
 		lease := backend.Acquire(t, c.Mutex("a"))
@@ -123,7 +119,7 @@ func TestWhatIsNoDeadlock(t *testing.T) {
 
 // Resize overrules the number of permits that a caller gives, and with it what counts as waiting for itself.
 func TestTheServersNumberOfPermitsDecidesWhatIsADeadlock(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 1)
 		expect.OK(t, s.Resize(t.Context(), 2))
 		one := inLease(t, s.Permits(1), context.Background())
@@ -134,7 +130,7 @@ func TestTheServersNumberOfPermitsDecidesWhatIsADeadlock(t *testing.T) {
 
 // A lease that is over does not count.
 func TestALeaseThatIsOverIsNoDeadlock(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		ctx := context.Background()
 		for _, end := range []func(l *holdfast.Lease){
@@ -168,7 +164,7 @@ func TestALeaseThatIsOverIsNoDeadlock(t *testing.T) {
 
 // A job of Once, an election and a barrier are refused within themselves, too.
 func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		ctx := lasting(t, 20*time.Second) // for a lock that waits for itself
 		job := once.New(c, "job", once.Every(time.Hour))
@@ -182,9 +178,7 @@ func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
 		err = e.Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
 			return e.Run(ctx, func(context.Context, *holdfast.Lease) error { return nil })
 		})
-		if !errors.Is(err, holdfast.ErrDeadlock) || !strings.Contains(err.Error(), `"e"`) {
-			t.Errorf("an election within its own term: %v; want ErrDeadlock", err)
-		}
+		expect.ErrSays(t, "an election within its own term", err, holdfast.ErrDeadlock, `"e"`)
 		theBarrier := barrier.New(c, "b", 2)
 		first := expect.Of(theBarrier.Join(ctx)).OK(t)
 		inFirst := first.Lease().Context(ctx)

@@ -22,7 +22,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
-// listed returns the locks that match, by name.
 func listed(t *testing.T, in *inspect.Inspector, pattern string) map[string]holdfast.Status {
 	t.Helper()
 	all := map[string]holdfast.Status{}
@@ -38,7 +37,6 @@ func listed(t *testing.T, in *inspect.Inspector, pattern string) map[string]hold
 
 // A lock of every kind is listed, held or only waited for, and as it is when its own kind is asked for.
 func TestInspectorListsLocksOfEveryKind(t *testing.T) {
-	t.Parallel()
 	const hour = time.Hour
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -107,15 +105,11 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 			}
 			return true
 		})
-		if got, want := slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
-			t.Errorf("listed are %q, want %q", got, want)
-		}
+		expect.Same(t, "listed", slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(seen)))
 		for name, l := range seen {
 			want := expect.Of(l.Status(ctx)).OK(t)
 			got, err := in.Get(ctx, name)
-			if err != nil {
-				t.Errorf("Get(%q): %v", name, err)
-			}
+			expect.Err(t, "Get of "+name, err, nil)
 			for how, s := range map[string]holdfast.Status{"listed": all[name], "got": got} {
 				if !alike(s, want) {
 					t.Errorf("%s is %s as %+v, want %+v", name, how, s, want)
@@ -130,9 +124,7 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 				}
 			}
 			slices.Sort(want)
-			if got := slices.Sorted(maps.Keys(listed(t, in, pattern))); !slices.Equal(got, want) {
-				t.Errorf("%q lists %q, want %q", pattern, got, want)
-			}
+			expect.Same(t, "List of "+pattern, slices.Sorted(maps.Keys(listed(t, in, pattern))), want)
 		}
 		for _, name := range []string{"free", "unheard of"} {
 			if s, err := in.Get(ctx, name); err != nil || s.Held() || s.Kind != "" || s.Name != name {
@@ -155,7 +147,6 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 // A pattern that is a name finds the lock of that name and the one with that exact key, which nobody has to wait for. A watch of
 // it sees the same.
 func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
-	t.Parallel()
 	const hour = time.Hour
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, &holdfast.Config{Identity: "me"}), b.Client(t, &holdfast.Config{Prefix: "other:", Identity: "other"})
@@ -173,9 +164,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 				got = append(got, text(s))
 			}
 			slices.Sort(got)
-			if !slices.Equal(got, want) {
-				t.Errorf("%q lists %q, want %q", pattern, got, want)
-			}
+			expect.Same(t, "List of "+pattern, got, want)
 			if len(want) == 0 {
 				return
 			}
@@ -186,9 +175,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 				}
 			}
 			slices.Sort(seen)
-			if !slices.Equal(seen, want) {
-				t.Errorf("a watch of %q sees %q, want %q", pattern, seen, want)
-			}
+			expect.Same(t, "a watch of "+pattern, seen, want)
 		}
 		wants("orders")
 		orders := backend.Acquire(t, c.MutexKey("orders", holdfast.TTL(hour)))
@@ -226,7 +213,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 
 // Of a lock with a long queue, its status names the first 1000 waiters, and a list the first 100, however it is found.
 func TestTheFirstOfManyWaitersAreNamed(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const waiters = 1100
 		pipe := b.Redis(t).Pipeline()
 		for i := range waiters {
@@ -270,7 +257,7 @@ func alike(a, b holdfast.Status) bool {
 
 // A list can be left at any point, and ends with its context and its client.
 func TestInspectorListEnds(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		for i := range 5 {
 			backend.Acquire(t, other.Mutex(strconv.Itoa(i)))

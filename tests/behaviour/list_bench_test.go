@@ -113,7 +113,7 @@ func listsThese(tb testing.TB, in *inspect.Inspector, want map[string]holdfast.K
 
 // Thousands of locks of all kinds, among as many keys of others, are listed once each, whoever comes and goes meanwhile.
 func TestInspectorListsThousands(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		all := fill(t, b, 2000)
 		c, pipe := b.Client(t, nil), b.Redis(t).Pipeline()
 		listsThese(t, inspect.New(c), all, func(listed int) {

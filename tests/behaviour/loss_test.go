@@ -42,7 +42,7 @@ func wantLoss(t testing.TB, what string, err error, reason holdfast.LossReason, 
 
 // A holder is told whether its lock was deleted or somebody else has it.
 func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
-	eachLong(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		rdb, ctx := b.Redis(t), context.Background()
 		for kind, lock := range breakable {
@@ -72,7 +72,7 @@ func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
 
 // A party of a barrier, a run of a job and a lease that changes sides are told of a deletion, too.
 func TestADeletionIsToldInEveryWay(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb, ctx := b.Client(t, nil), b.Redis(t), context.Background()
 		party, err := barrier.New(c, "bar", 2).Join(ctx)
 		expect.OK(t, err)
@@ -106,7 +106,7 @@ func TestADeletionIsToldInEveryWay(t *testing.T) {
 // The holder whose lease ReleaseOwner has ended learns that, even if the lock has another holder by then, or none, and even
 // if other leases of the owner end first.
 func TestReleaseOwnerSupersedesALease(t *testing.T) {
-	eachLong(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		ctx := context.Background()
 		long := c.OwnerMutex("a", "job-7", holdfast.TTL(time.Minute))
@@ -143,7 +143,7 @@ func TestReleaseOwnerSupersedesALease(t *testing.T) {
 
 // A party of a latch learns whether the latch was reset or deleted.
 func TestResetSupersedesTheParties(t *testing.T) {
-	eachLong(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		c, ctx := b.Client(t, nil), context.Background()
 		theLatch := latch.New(c, "l", 2, holdfast.TTL(renewed))
 		told := map[string]func(p *latch.Party) error{

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
-	eachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		all := c.Multi([]string{"a", "b", "c"})
 		backend.Release(t, backend.Acquire(t, all))
@@ -28,7 +28,7 @@ func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
 
 // A lock that is lost while others are waited for is acquired again.
 func TestMultiLosesOneWhileItWaits(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one := b.Client(t, nil)
 		taken := backend.Acquire(t, one.Mutex("b"))
 		leases := backend.Start(t, b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
@@ -51,7 +51,7 @@ func TestMultiLosesOneWhileItWaits(t *testing.T) {
 // Fault: One lock of several is lost. The lease is lost; the others stay held until they expire or the lease is
 // released.
 func TestMultiIsLostWithOne(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one := b.Client(t, nil)
 		for _, release := range []bool{true, false} {
 			ttl := 5 * time.Second
@@ -83,7 +83,7 @@ func TestMultiIsLostWithOne(t *testing.T) {
 // If a lock is acquired again as one of several, its first lease outlives the loss of the several. Once the
 // first lease is released, nothing is renewed any more.
 func TestMultiIsLostWithinAnotherLease(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		lose := func(ttl time.Duration) (outer, inner *holdfast.Lease) {
 			t.Helper()
@@ -113,7 +113,7 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 // Callers that name the locks in any order, several together and single ones, never wait for each other in a
 // circle, and never hold the same lock.
 func TestMultiNeverDeadlocks(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		names := []string{"a", "b", "c", "d", "e"}
 		var holders [5]atomic.Int32
 		var last [5]atomic.Uint64
@@ -141,9 +141,7 @@ func TestMultiNeverDeadlocks(t *testing.T) {
 						tokens := lease.Fences()
 						for _, i := range order {
 							expect.Equal(t, "holders of "+names[i], holders[i].Add(1), 1)
-							if before := last[i].Swap(tokens[names[i]]); before >= tokens[names[i]] {
-								t.Errorf("fence %d of %q follows %d", tokens[names[i]], names[i], before)
-							}
+							expect.Rises(t, last[i].Swap(tokens[names[i]]), tokens[names[i]])
 						}
 						time.Sleep(time.Duration(dice.IntN(2)) * time.Millisecond)
 						for _, i := range order {

@@ -18,7 +18,7 @@ func asked(s *server.Server) int64 {
 }
 
 func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
-	eachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		l := c.Mutex("m")
 		backend.Release(t, backend.Acquire(t, l)) // connects to the server, and loads the scripts
@@ -110,9 +110,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 			// Only the library's internals show whether the goroutine is in the wait queue. In virtual time it is.
 			time.Sleep(100 * time.Millisecond)
 		}
-		if waiting, err := backend.Waiting(t.Context(), l); err != nil || waiting != 1 {
-			t.Errorf("the server sees %d waiters (%v); want one for the process", waiting, err)
-		}
+		expect.Of(backend.Waiting(t.Context(), l)).Is(t, "waiters that the server sees", 1)
 		last := lease.Fence()
 		backend.Release(t, lease)
 		for want := range goroutines {

@@ -2,9 +2,7 @@ package behaviour
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,7 +42,6 @@ func releasing(s *server.Server) func() string {
 
 // A release is one DELIFEQ. If a waiter has come, that does nothing, and the script that hands the lock over follows.
 func TestAReleaseIsOneCommand(t *testing.T) {
-	t.Parallel()
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		c, _ := through(t, b, nil)
 		other := b.Client(t, nil)
@@ -63,9 +60,7 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 		since()
 		backend.Release(t, lease)
 		next := backend.Receive(t, waiting)
-		if got := since(); !strings.HasPrefix(got, "1 DELIFEQ,") {
-			t.Errorf("a release of a lock that is waited for: %s", got)
-		}
+		expect.Begins(t, "a release of a lock that is waited for", since(), "1 DELIFEQ,")
 		backend.Release(t, next)
 
 		// So it is if they leave together.
@@ -86,7 +81,6 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 
 // A refusal that may pass is no reason to give up the command: another server may become the master.
 func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
-	t.Parallel()
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, nil)
 		var old atomic.Bool
@@ -112,9 +106,7 @@ func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
 		for _, want := range []any{"1", "0"} {
 			expect.OK(t, expect.ErrOf(b.Server.Do("CONFIG", "SET", "min-replicas-to-write", want)))
 			if err := lease.Release(t.Context()); (err != nil) != (want == "1") || err != nil && !backend.HasCode(err, "NOREPLICAS") {
-				if !errors.Is(err, holdfast.ErrAmbiguous) {
-					t.Errorf("Release, with %v replicas wanted: %v", want, err)
-				}
+				expect.Err(t, fmt.Sprintf("Release, with %v replicas wanted", want), err, holdfast.ErrAmbiguous)
 			}
 		}
 		use(3)

@@ -179,9 +179,7 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
 
-		if _, err = c.Mutex("").Acquire(context.Background()); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Error(err)
-		}
+		expect.Err(t, "Acquire", expect.ErrOf(c.Mutex("").Acquire(context.Background())), holdfast.ErrInvalid)
 		if a = eventually(t, r, "AcquireStart", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrInvalid) {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
@@ -198,7 +196,7 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 }
 
 func TestObserversOfALostLease(t *testing.T) {
-	eachLong(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		var log journal
 		c, r := observed(t, b, holdfast.Config{Identity: "me", Logger: log.config().Logger})
 		for reason, l := range map[holdfast.LossReason]*holdfast.Lock{
@@ -298,9 +296,7 @@ func TestObserversOfAChangeOfMode(t *testing.T) {
 		for _, a := range r.Acquires() {
 			got = append(got, change{a.Start.Mode, a.Start.Try, errors.Is(a.End.Err, holdfast.ErrHeld)})
 		}
-		if want := []change{{"writer", false, false}, {"reader", false, false}, {"writer", true, true}, {"writer", true, false}}; !slices.Equal(got, want) {
-			t.Errorf("the acquires were %v, not %v", got, want)
-		}
+		expect.Same(t, "the acquires", got, []change{{"writer", false, false}, {"reader", false, false}, {"writer", true, true}, {"writer", true, false}})
 	})
 }
 
@@ -325,7 +321,7 @@ func TestObserversOfLeasesWithinALease(t *testing.T) {
 }
 
 func TestALeaseThatIsReleasedAfterTheClientBeganToClose(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, r := observed(t, b, holdfast.Config{})
 		released, kept := backend.Acquire(t, c.Mutex("released")), backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
 		closed := async(func() error { return c.Close(context.Background()) })
@@ -439,9 +435,7 @@ func TestAnObserverThatPanics(t *testing.T) {
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
 		noError(t, c.Close(context.Background()))
 		for _, what := range []string{"panic=start", "panic=end", "panic=released", "observer_test.go"} {
-			if !strings.Contains(log.String(), what) {
-				t.Errorf("the log lacks %q:\n%s", what, log.String())
-			}
+			expect.Contains(t, "the log", log.String(), what)
 		}
 	})
 }
@@ -486,9 +480,7 @@ func TestTheContextsOfObservers(t *testing.T) {
 		"first end: caller first second", "second end: caller first second",
 		"first released: caller first second", "second released: caller first second",
 	}
-	if !slices.Equal(log, want) {
-		t.Errorf("told was\n%s\nnot\n%s", strings.Join(log, "\n"), strings.Join(want, "\n"))
-	}
+	expect.Same(t, "told was", log, want)
 }
 
 func TestObserversOfALockThatIsCarried(t *testing.T) {
@@ -504,9 +496,7 @@ func TestObserversOfALockThatIsCarried(t *testing.T) {
 		}
 		backend.Release(t, lease)
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
-		if _, err = transfer.Adopt(ctx, c, ticket); !errors.Is(err, holdfast.ErrLost) {
-			t.Error(err)
-		}
+		expect.Err(t, "Adopt", expect.ErrOf(transfer.Adopt(ctx, c, ticket)), holdfast.ErrLost)
 		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrLost) || a.End.Handover != holdfast.HandoverNone {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}

@@ -103,7 +103,7 @@ func eachSharing(t *testing.T, each func(*testing.T, func(*testing.T, *backend.B
 	t.Parallel()
 	for name, s := range sharings {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, b *backend.Backend) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				f(t, b, s.ours, func(key string) foreign { return foreign{s.theirs, b.Redis(t), key} })
 			})
 		})
@@ -134,9 +134,7 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 				t.Errorf("TryAcquire of their lock: %v", err)
 			}
 			leases := queue(t, l, 1)
-			if !theirs.holds(t, "x") {
-				t.Error("what they have was changed while we wait")
-			}
+			expect.Equal(t, "they still hold it while we wait", theirs.holds(t, "x"), true)
 			if !theirs.unlock(t, "x") {
 				t.Error("their release is refused")
 			}
@@ -158,9 +156,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 			t.Fatal("SET NX of a free key failed")
 		}
 		lease := backend.Acquire(t, l)
-		if d := time.Since(start); d < ttl-50*time.Millisecond {
-			t.Errorf("we were let in after %s of their %s", d, ttl)
-		}
+		expect.AtLeast(t, "our wait for them", time.Since(start), ttl-50*time.Millisecond)
 		backend.Release(t, lease)
 		// Ours is neither renewed nor released.
 		start = time.Now()
@@ -173,9 +169,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 		}
 		// Our lease ends, and gives the key back, earlier than the key expires, by the drift that clocks may
 		// have: 1% and 2 ms.
-		if d := time.Since(start); d < ttl-ttl/50 {
-			t.Errorf("they were let in after %s of our %s", d, ttl)
-		}
+		expect.AtLeast(t, "their wait for us", time.Since(start), ttl-ttl/50)
 	})
 }
 
@@ -226,7 +220,7 @@ func TestNoGapIfNobodyWaits(t *testing.T) {
 
 // Fault: A queue has the wrong type. Its lock's holder can still release.
 func TestReleaseDespiteABrokenQueue(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		for what, spoil := range map[string]func(){
 			"queue": func() {
@@ -254,6 +248,27 @@ func TestReleaseDespiteABrokenQueue(t *testing.T) {
 				}
 			case <-time.After(50 * time.Millisecond):
 			}
+		}
+	})
+}
+
+// A release that is heard wakes a waiter at once. By itself the waiter would look only after most of a second.
+func TestRedissonsReleaseWakesAWaiter(t *testing.T) {
+	virtually(t, func(t *testing.T, b *backend.Backend) {
+		l := b.Client(t, nil).RedissonMutex("orders")
+		theirs := foreign{rlock, b.Redis(t), "orders"}
+		for n := range 20 {
+			token := strconv.Itoa(n)
+			if !theirs.try(t, token, time.Minute) {
+				t.Fatal("a free lock is not granted")
+			}
+			leases := backend.Start(t, l)
+			time.Sleep(5 * time.Second) // until its pauses are as long as they get
+			released := time.Now()
+			theirs.unlock(t, token)
+			lease := backend.Receive(t, leases)
+			expect.AtMost(t, "the time from their release to a waiter's grant", time.Since(released), time.Millisecond)
+			backend.Release(t, lease)
 		}
 	})
 }

@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
@@ -38,7 +42,6 @@ func acquires(lock func(c *holdfast.Client) *holdfast.Lock) func(context.Context
 
 // Status names who holds a lock and who waits for it, in the order in which they came.
 func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
-	t.Parallel()
 	names := []string{"zoe", "max", "ada", "pip"} // in no order of their own
 	const hour, note = time.Hour, "note"
 	type contest struct {
@@ -177,7 +180,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 }
 
 func TestStatusTellsTheServersLimit(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		mine, other := c.Semaphore("s", 3), c.Semaphore("s", 8)
 		limits := func(want int, of *holdfast.Semaphore) {
@@ -208,6 +211,102 @@ func TestStatusTellsTheServersLimit(t *testing.T) {
 		for left := 1; left >= 0; left-- {
 			expect.OK(t, theLatch.CountDown(t.Context()))
 			counts(2, left, bigger)
+		}
+	})
+}
+
+// A handle returns its lock's status, which changes nothing.
+func TestStatusOfEachKind(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, &holdfast.Config{Identity: "me"})
+		theLatch := latch.New(c, "l", 7)
+		type locked interface {
+			backend.Locked
+			Name() string
+		}
+		for l, want := range map[locked]holdfast.Status{
+			c.Mutex("m"):                            {Name: "m", Key: "holdfast:{m}", Kind: holdfast.KindMutex},
+			c.RWMutex("rw"):                         {Name: "rw", Key: "holdfast:{rw}", Kind: holdfast.KindRWMutex},
+			c.Semaphore("s", 5):                     {Name: "s", Key: "holdfast:{s}", Kind: holdfast.KindSemaphore, Limit: 5},
+			theLatch:                                {Name: "l", Key: "holdfast:{l}", Kind: holdfast.KindLatch, Limit: 7, Count: 7},
+			barrier.New(c, "b", 3):                  {Name: "b", Key: "holdfast:{b}", Kind: holdfast.KindBarrier, Limit: 3},
+			once.New(c, "o", once.Every(time.Hour)): {Name: "o", Key: "holdfast:{o}", Kind: holdfast.KindMutex},
+			election.New(c.Mutex("e")):              {Name: "e", Key: "holdfast:{e}", Kind: holdfast.KindElection},
+			c.OwnerMutex("own", "somebody"):         {Name: "own", Key: "holdfast:{own}", Kind: holdfast.KindOwner},
+			c.RedissonMutex("r"):                    {Name: "r", Key: "r", Kind: holdfast.KindRedisson},
+			c.MutexKey("k"):                         {Name: "k", Key: "k", Kind: holdfast.KindMutex},
+		} {
+			got, err := l.Status(t.Context())
+			if err != nil || l.Name() != want.Name || time.Since(got.Time).Abs() > time.Minute {
+				t.Errorf("%s: %+v, %v", want.Name, got, err)
+			}
+			got.Time = time.Time{}
+			expect.Equal(t, "Status", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
+		}
+		party := expect.Of(theLatch.Register(t.Context())).OK(t)
+		got, err := theLatch.Status(t.Context())
+		if h, held := got.Holder(); err != nil || !held || h.Name != "l" || h.Identity != "me" || h.Mode != holdfast.ModeParty || h.TTL <= 0 ||
+			got.Limit != 7 || got.Count != 7 {
+			t.Errorf("Status of a latch is %+v, %v", got, err)
+		}
+		expect.OK(t, party.Leave(t.Context()))
+		if got, err := theLatch.Status(t.Context()); err != nil || got.Count != 6 || got.Held() {
+			t.Errorf("Status of a latch whose party has left is %+v, %v", got, err)
+		}
+		several := c.Multi([]string{"m", "n"})
+		lease := backend.Acquire(t, several)
+		got, err = several.Status(t.Context())
+		if err != nil || len(got.Holders) != 2 || got.Name != "m, n" || got.Key != "" || got.Holders[0].Fence != lease.Fences()[got.Holders[0].Name] {
+			t.Errorf("Status of several is %+v, %v", got, err)
+		}
+		backend.Release(t, lease)
+	})
+}
+
+// census is a driver that counts the holders that its server lists.
+type census struct {
+	drivertest.Driver
+	told atomic.Int64
+}
+
+func (d *census) Run(ctx context.Context, call driver.Call) (string, error) {
+	reply, err := d.Driver.Run(ctx, call)
+	if call.Script.Name == "share_holders" {
+		d.told.Add(int64(strings.Count(reply, "\n")))
+	}
+	return reply, err
+}
+
+// To find one holder, the client asks the server for a few, however many there are.
+func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
+	if testing.Short() { // the caller does not wait for a server that takes longer than a second
+		t.Skip("SKIPPED: part of make nightly")
+	}
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		const n, few = 300, 100 // about ten are asked for at first
+		d := &census{Driver: b.Hearing(t, "no channel")}
+		c := backend.New(t, &holdfast.Config{MaxLocalHandovers: -1}, d) // readers of one process are several holders
+		soon := holdfast.Wait(time.Millisecond)
+		for kind, locks := range map[string][2]*holdfast.Lock{ // one that is held, and one that is wanted
+			// With these TTLs nobody has to renew them.
+			"semaphore":       {c.Semaphore("s", n, holdfast.TTL(time.Hour)).Permits(1), c.Semaphore("s", n).Permits(1, soon)},
+			"read-write lock": {c.RWMutex("rw", holdfast.TTL(time.Hour)).Reader(), c.RWMutex("rw").Writer(soon)},
+		} {
+			l := locks[0]
+			for range n {
+				lease := expect.Of(l.TryAcquire(t.Context())).OK(t)
+				t.Cleanup(func() { backend.Release(t, lease) })
+			}
+			d.told.Store(0)
+			_, err := locks[1].Acquire(t.Context())
+			var held *holdfast.HeldError
+			if told := d.told.Swap(0); !errors.As(err, &held) || held.Holder.Identity == "" || told < 1 || told > few {
+				t.Errorf("%s: the caller whose time is up has %v; the server told of %d of %d holders, want 1 to %d", kind, err, told, n, few)
+			}
+			if holders, err := backend.HoldersOf(t.Context(), l); err != nil || len(holders) != n {
+				t.Errorf("%s: Holders returned %d, %v, want %d", kind, len(holders), err, n)
+			}
+			d.told.Store(0)
 		}
 	})
 }

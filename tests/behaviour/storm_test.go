@@ -55,7 +55,7 @@ func TestStorms(t *testing.T) {
 		},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			each(t, func(t *testing.T, b *backend.Backend) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				r := history.NewRecorder(nil)
 				var grants atomic.Int64
 				var wg sync.WaitGroup

@@ -3,6 +3,7 @@ package behaviour
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +28,6 @@ func detach(t testing.TB, lease *holdfast.Lease) (ticket transfer.Ticket) {
 	return ticket
 }
 
-// adopt adopts a lock, or fails the test.
 func adopt(t testing.TB, c *holdfast.Client, ticket transfer.Ticket, opts ...holdfast.MutexOption) *holdfast.Lease {
 	t.Helper()
 	return expect.Of(transfer.Adopt(t.Context(), c, ticket, opts...)).OK(t)
@@ -53,7 +53,7 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 		"by key":  func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey("a") },
 	} {
 		t.Run(kind, func(t *testing.T) {
-			each(t, func(t *testing.T, b *backend.Backend) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				first, second, third := b.Client(t, nil), b.Client(t, &holdfast.Config{Identity: "heir"}), b.Client(t, nil)
 				lease := backend.Acquire(t, lock(first))
 				work := lease.Context(t.Context())
@@ -104,7 +104,7 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 
 // A lease that cannot be detached is refused before anything is sent, and goes on as before.
 func TestWhatCannotBeDetached(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		refused := func(what string, l *holdfast.Lease, ttl time.Duration) {
 			t.Helper()
@@ -161,7 +161,7 @@ func TestWhatCannotBeDetached(t *testing.T) {
 // A ticket lasts as long as Detach and Extend say; nothing shortens that. When it has expired, the lock goes to the
 // waiters.
 func TestTicketsExpire(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		left := func() time.Duration {
 			t.Helper()
@@ -179,14 +179,10 @@ func TestTicketsExpire(t *testing.T) {
 		}
 		for _, ttl := range []time.Duration{time.Hour, time.Minute} {
 			noError(t, transfer.Extend(t.Context(), c, ticket, ttl))
-			if d := left(); d < 50*time.Minute || d > time.Hour {
-				t.Errorf("extended by %s, the lock has %s left", ttl, d)
-			}
+			expect.Between(t, fmt.Sprintf("extended by %s, the lock's time", ttl), left(), 50*time.Minute, time.Hour)
 		}
 		heir := adopt(t, other, ticket, holdfast.TTL(10*time.Second))
-		if d := time.Until(heir.Deadline()); d < 50*time.Minute || d > time.Hour {
-			t.Errorf("the adopted lease has %s left", d)
-		}
+		expect.Between(t, "the adopted lease's time", time.Until(heir.Deadline()), 50*time.Minute, time.Hour)
 		backend.Release(t, heir)
 
 		lease = backend.Acquire(t, c.Mutex("a", holdfast.TTL(6*time.Second)))
@@ -204,7 +200,7 @@ func TestTicketsExpire(t *testing.T) {
 
 // An adopted lease has the options of the adoption, and those of the client.
 func TestOptionsOfAnAdoption(t *testing.T) {
-	eachLong(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		carry := func(opts ...holdfast.MutexOption) *holdfast.Lease {
 			t.Helper()
@@ -238,7 +234,7 @@ func TestOptionsOfAnAdoption(t *testing.T) {
 
 // A lease that Do's function has detached is not released when the function returns.
 func TestDoMayDetach(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		var ticket transfer.Ticket
 		err := c.Mutex("a").Do(t.Context(), func(ctx context.Context, l *holdfast.Lease) (err error) {
@@ -255,7 +251,7 @@ func TestDoMayDetach(t *testing.T) {
 
 // Fault: Many processes have the same ticket, and adopt at the same time. One of them does.
 func TestOneOfManyAdopts(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)}
 		for range 20 {
 			ticket := detach(t, backend.Acquire(t, clients[0].Mutex("a")))

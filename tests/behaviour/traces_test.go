@@ -62,9 +62,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 						lease, err := l.Acquire(ctx)
 						cancel()
 						if err != nil {
-							if !errors.Is(err, context.DeadlineExceeded) {
-								t.Error(err)
-							}
+							expect.Err(t, "the error", err, context.DeadlineExceeded)
 							continue
 						}
 						if n == 4 {
@@ -90,9 +88,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			return backend.Goroutines() <= before
 		})
 		backend.Eventually(t, "the keys are gone", func() bool { return len(b.Keys(t)) == 0 })
-		if channels := observer.PubSubChannels(t.Context(), "*").Val(); len(channels) != 0 {
-			t.Errorf("subscriptions left behind: %q", channels)
-		}
+		expect.Same(t, "subscriptions left behind", observer.PubSubChannels(t.Context(), "*").Val(), nil)
 	})
 }
 
@@ -129,7 +125,7 @@ func givenUp(t testing.TB, b *backend.Backend, holder, waiter *holdfast.Lock, qu
 // A client gives back a grant that reaches it after it has given up waiting. It does not give back a lock that
 // it never waited for, whoever holds it.
 func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb, c, other := b.Redis(t), b.Client(t, nil), b.Client(t, nil)
 		token, channel := givenUp(t, b, other.Mutex("m"), c.Mutex("m"), "holdfast:{m}:q")
 		for _, malformed := range []string{"", "hf2", "hf2 grant", "hf2 grant " + token + " x y z", "hf1 grant " + token + " 1 1 1 k", "hf2 standby " + token + " 1 2"} {
@@ -152,9 +148,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 			return rdb.Exists(t.Context(), "holdfast:{m}").Val() == 0
 		})
 		for _, key := range never {
-			if rdb.Exists(t.Context(), key).Val() == 0 {
-				t.Errorf("%s was given back", key)
-			}
+			expect.Equal(t, key+" exists", rdb.Exists(t.Context(), key).Val(), 1)
 		}
 		backend.Release(t, theirs)
 		backend.Release(t, ours)
@@ -170,7 +164,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 
 // A waiter that is told of a grant with an impossible fence asks the server, and goes on waiting.
 func TestAForgedFenceIsNotBelieved(t *testing.T) {
-	each(t, func(t *testing.T, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		held := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		waiter := backend.Start(t, b.Client(t, nil).Mutex("m"))
@@ -191,16 +185,14 @@ func TestAForgedFenceIsNotBelieved(t *testing.T) {
 		rdb.Publish(t.Context(), channel, "hf2 standby "+token+fmt.Sprintf(" %d %d", now, now))
 		backend.Release(t, held)
 		lease := <-waiter
-		if f := int64(lease.Fence()); f < now || f > now+time.Minute.Microseconds() {
-			t.Errorf("the fence is %d, the server's time was %d", f, now)
-		}
+		expect.Between(t, "the fence", int64(lease.Fence()), now, now+time.Minute.Microseconds())
 		backend.Release(t, lease)
 	})
 }
 
 // While another process waits, a lock is passed on within a process only a bounded number of times.
 func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
-	eachReal(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const limit = 4
 		ours, theirs := b.Client(t, &holdfast.Config{MaxLocalHandovers: limit}), b.Client(t, nil)
 		ctx, stop := context.WithCancel(t.Context())

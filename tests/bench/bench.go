@@ -1,3 +1,14 @@
+// Bench compares locks with the two bare commands of the usual lock (SET NX PX, and a script that compares and deletes)
+// and with other libraries. All contestants take turns on one server in one run. Only figures of the same run can be
+// compared.
+//
+// Every turn of a contestant has processes of its own, so that their processor time and memory can be measured. Such a
+// process reads a job from its standard input, as a line of JSON; prepares itself, and prints "ready"; reads "go";
+// measures, and prints an outcome as a line of JSON. In a crowd it goes on until it reads "stop". The bench itself is such a program. java/Contestant.java is another,
+// which knows the fields of job and outcome, and the board: a file of six 64-bit counters that the processes of a turn
+// map into memory.
+//
+// What it shares with cmd/holdfast/bench is in cmd/holdfast/bench/measure.
 package main
 
 import (
@@ -9,6 +20,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"time"
@@ -119,7 +131,6 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	return o, err
 }
 
-// takes reports whether the contestant was asked for.
 func (o options) takes(c contestant) bool {
 	return o.only == nil || slices.Contains(o.only, c.builtIn())
 }
@@ -282,4 +293,10 @@ func writeAgainst(w io.Writer, o options, between results) {
 		}
 	}
 	writeTable(w, append([]string{"this build over the other"}, compared...), rows)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(bench(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 func TestRatios(t *testing.T) {
@@ -114,9 +115,7 @@ func TestRedisson(t *testing.T) {
 			t.Errorf("%s: %v; %s", cell, f, said)
 		}
 	}
-	if !strings.Contains(tables, java.redisson) {
-		t.Errorf("%q is not in %s", java.redisson, tables)
-	}
+	expect.Contains(t, "the tables", tables, java.redisson)
 }
 
 func TestMain(m *testing.M) {
@@ -196,5 +195,38 @@ func TestAgainst(t *testing.T) {
 	ran, err := os.ReadFile(trace)
 	if turns := bytes.Count(ran, []byte("\n")); err != nil || turns != len(levels) {
 		t.Errorf("the other build had %d turns, want %d: %v", turns, len(levels), err)
+	}
+}
+
+// Etcd has its turns, and its server's figures are taken.
+func TestEtcd(t *testing.T) {
+	if _, missing := buildEtcd(t.Context(), t.TempDir()); missing != "" {
+		t.Skipf("SKIPPED, ETCD NOT TESTED: %s", missing)
+	}
+	r, tables, said := medians(t, "-quick", "-for", "300ms", "-leases", "50", "-cells", "free,contended,held", "-only", "etcd")
+	for cell, f := range r {
+		f := f["etcd"]
+		if f["client_us"] == 0 || f["overlaps"]+f["errors"]+f["lost"] > 0 {
+			t.Errorf("%s: %v; %s", cell, f, said)
+		}
+	}
+	if f := r["held"]["etcd"]; f["rate"] == 0 || f["commands"] < 2 || f["redis_us"] == 0 {
+		t.Errorf("held: %v; want a lock and an unlock for each lease, and processor time", f)
+	}
+	if len(r) != len(levels)+2 || !strings.Contains(tables, "go.etcd.io/etcd/client/v3 v3.") {
+		t.Errorf("%d cells; %s", len(r), tables)
+	}
+}
+
+// Without etcd's server the bench says so, twice, and goes on.
+func TestAMissingEtcdIsLeftOutLoudly(t *testing.T) {
+	server.One(t)        // before PATH changes
+	t.Setenv("PATH", "") // there is no go command
+	r, tables, said := medians(t, "-quick", "-for", "50ms", "-leases", "10", "-cells", "held", "-only", "holdfast-goredis,etcd")
+	if !strings.Contains(said, "!!! etcd is NOT MEASURED: ") || !strings.Contains(tables, "**etcd was not measured: ") {
+		t.Errorf("nothing is said of etcd in %s or in %s", said, tables)
+	}
+	if f := r["held"]["holdfast-goredis"]; f["rate"] == 0 || len(r["held"]) != 1 {
+		t.Errorf("got %v", r["held"])
 	}
 }

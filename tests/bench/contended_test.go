@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -84,9 +85,7 @@ func TestWhatIsSeenOfHolders(t *testing.T) {
 				t.Errorf("%d cycles, but grants %v", o.Cycles, o.Grants)
 			}
 			for _, d := range o.Handovers {
-				if d < 0 || d > time.Since(began) {
-					t.Errorf("a hand-over took %v", d)
-				}
+				expect.Between(t, "a hand-over's time", d, 0, time.Since(began))
 			}
 		})
 	}
@@ -107,9 +106,7 @@ func TestAHandOverIsFromTheLastHolderToTheFirst(t *testing.T) {
 		{func() bool { b.leave(true); return b.released.Load() != 0 }, true},
 		{func() bool { _, ok := b.enter(false); return ok }, true},
 	} {
-		if got := step.do(); got != step.want {
-			t.Errorf("step %d: got %v", i, got)
-		}
+		expect.Equal(t, fmt.Sprint("step ", i), step.do(), step.want)
 	}
 	expect.AtMost(t, "overlaps were seen", b.overlaps.Load(), 0)
 }

@@ -163,7 +163,6 @@ func (e *etcd) kill() {
 	<-e.ended
 }
 
-// end kills the server, and removes its data.
 func (e *etcd) end() {
 	e.kill()
 	_ = os.RemoveAll(e.dir)

@@ -232,7 +232,6 @@ func percentile(times []time.Duration, p float64) float64 {
 	return measure.Micros(measure.Percentiles(times, p)[0])
 }
 
-// worker is a process of a contestant.
 type worker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser

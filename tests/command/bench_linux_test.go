@@ -62,7 +62,6 @@ type benchResult struct {
 	Holdfast, Bare struct{ Overlaps, Lost int }
 }
 
-// of returns the results of an experiment.
 func (r benchReport) of(experiment string) (all []benchResult) {
 	for _, result := range r.Results {
 		if result.Experiment == experiment {
@@ -122,7 +121,6 @@ func benchKeys(t testing.TB, part string, servers ...*server.Server) (all []stri
 // A bench that is interrupted, or whose server dies, reports what it has measured until then. After an interrupt it leaves nothing behind.
 func TestBenchEndsEarly(t *testing.T) {
 	long(t)
-	t.Parallel()
 	for part, c := range map[string]struct {
 		takes           string // long enough to hear the wanted line in that part
 		dies            bool
@@ -171,7 +169,6 @@ func TestBenchEndsEarly(t *testing.T) {
 // the holder's own goroutines come next, and are told of the loss.)
 func TestBenchFindsOverlaps(t *testing.T) {
 	long(t)
-	t.Parallel()
 	machine.UndisturbedTest(t, func(t testing.TB) {
 		s := server.Start(t, server.One(t))
 		b := bench(t, "redis://"+s.Addr(), "-for", "10s", "-leases", "0")
@@ -201,7 +198,6 @@ func TestBenchFindsOverlaps(t *testing.T) {
 // bench is refused.
 func TestBenchOfEachTopology(t *testing.T) {
 	long(t)
-	t.Parallel()
 	for mode, start := range map[string]func(t testing.TB) (url string, servers []*server.Server, leftOut string){
 		"sentinel": func(t testing.TB) (string, []*server.Server, string) {
 			g := server.StartSentinels(t, server.One(t), 1, 1)
@@ -241,9 +237,7 @@ func TestBenchOfEachTopology(t *testing.T) {
 						}
 					}
 				}
-				if keys := benchKeys(t, "", servers...); len(keys) > 0 {
-					t.Errorf("left behind: %v", keys)
-				}
+				expect.Same(t, "left behind", benchKeys(t, "", servers...), nil)
 			})
 		})
 	}
@@ -252,7 +246,6 @@ func TestBenchOfEachTopology(t *testing.T) {
 // On a terminal it shows its progress, in a line that is gone at the end.
 func TestBenchShowsProgress(t *testing.T) {
 	long(t)
-	t.Parallel()
 	term := openTerminal(t, server.Start(t, server.One(t)))
 	term.send("TERM=xterm bench -for 1s -leases 10 >report; echo code $?\n")
 	term.expect(`free, 1 goroutine: round 1 of 1 \.\.\.\x1b\[K`)

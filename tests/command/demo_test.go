@@ -24,25 +24,19 @@ func TestDemo(t *testing.T) {
 	stdout := play(t, "--seed", "1", "--record", picture, "--record-screen", screen)
 	text := drawn(t, picture)
 	for _, scene := range []string{">A hand-over<", ">A crash<", ">A pause<", ">write refused<"} {
-		if !strings.Contains(text, scene) {
-			t.Errorf("the picture has no %s", scene)
-		}
+		expect.Contains(t, "the picture", text, scene)
 	}
 	// The recording has what was shown, line by line.
 	_, text, _ = strings.Cut(drawn(t, screen), `<g id="scroll">`)
 	lines := html.UnescapeString(regexp.MustCompile(`<.*?>`).ReplaceAllString(text, ""))
-	if got, want := strings.TrimSpace(lines), strings.TrimSpace(strings.ReplaceAll(stdout, "\n\n", "\n")); got != want {
-		t.Errorf("the recording has\n%s\nnot\n%s", got, want)
-	}
+	expect.Equal(t, "the recording", strings.TrimSpace(lines), strings.TrimSpace(strings.ReplaceAll(stdout, "\n\n", "\n")))
 }
 
 // drawn parses an SVG. It fails the test if the SVG is malformed.
 func drawn(t *testing.T, file string) string {
 	t.Helper()
 	text := expect.Of(os.ReadFile(file)).OK(t)
-	if err := xml.Unmarshal(text, new(struct{ XMLName xml.Name })); err != nil {
-		t.Errorf("%s: %v", filepath.Base(file), err)
-	}
+	expect.Err(t, filepath.Base(file), xml.Unmarshal(text, new(struct{ XMLName xml.Name })), nil)
 	return string(text)
 }
 

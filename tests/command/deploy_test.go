@@ -7,7 +7,9 @@ import (
 	"maps"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -100,7 +102,6 @@ func TestDeployAsksForWhatExists(t *testing.T) {
 	}
 }
 
-// families are metrics by name.
 type families map[string]*dto.MetricFamily
 
 // find returns a metric by the name of one of its series, and the values of its labels.
@@ -134,7 +135,6 @@ func observed(t *testing.T) (*holdfast.Observer, *prometheus.Registry) {
 	return o, registry
 }
 
-// addObserved adds the metrics of an observer.
 func (all families) addObserved(t *testing.T) {
 	t.Helper()
 	o, registry := observed(t)
@@ -185,7 +185,6 @@ func (all families) addInspected(t *testing.T) {
 	expect.OK(t, err)
 }
 
-// addText adds metrics in Prometheus' text format.
 func (all families) addText(t *testing.T, text io.Reader) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -264,9 +263,7 @@ func queries(t *testing.T) map[string]string {
 			all[where] = r.Expr
 		}
 	}
-	if len(all) < before+8 {
-		t.Errorf("only %d alerts", len(all)-before)
-	}
+	expect.AtLeast(t, "alerts, and what was there before", len(all), before+8)
 	return all
 }
 
@@ -275,4 +272,36 @@ func deployed(t *testing.T, name string) []byte {
 	t.Helper()
 	here := expect.Of(os.Getwd()).OK(t)
 	return expect.Of(os.ReadFile(here + "/../../deploy/" + name)).OK(t)
+}
+
+// stamp matches what the linker is told to set.
+var stamp = regexp.MustCompile(`-X (\S+?)=`)
+
+// What builds releases stamps the version and the commit into variables that exist: the linker passes over others in silence.
+func TestReleasesAreStamped(t *testing.T) {
+	long(t)
+	uses(t)
+	var flags []string
+	for _, file := range []string{"../.goreleaser.yaml", "Dockerfile"} {
+		var found []string
+		for _, m := range stamp.FindAllStringSubmatch(string(deployed(t, file)), -1) {
+			value := map[bool]string{true: "1.4.2", false: "fedcba987654"}[strings.HasSuffix(m[1], "Version")]
+			found = append(found, "-X "+m[1]+"="+value)
+		}
+		if len(found) != 2 || flags != nil && !slices.Equal(found, flags) {
+			t.Errorf("%s stamps %q, and another file %q", file, found, flags)
+		}
+		flags = found
+	}
+	program := filepath.Join(t.TempDir(), "holdfast")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags", strings.Join(flags, " "), "-o", program, ".")
+	build.Dir = source
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	said, err := exec.CommandContext(t.Context(), program, "version", "--json").Output()
+	var got struct{ Version, Commit string }
+	if json.Unmarshal(said, &got) != nil || err != nil || got.Version != "1.4.2" || got.Commit != "fedcba987654" {
+		t.Errorf("%s, %v", said, err)
+	}
 }

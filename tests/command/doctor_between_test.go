@@ -99,7 +99,6 @@ func between(
 // Something between the doctor and a server can make that look like another server.
 func TestDoctorThroughSomethingElse(t *testing.T) {
 	long(t)
-	t.Parallel()
 	s, other := server.Start(t, server.One(t)), server.Start(t, server.One(t))
 	one := func() string { return s.Addr() }
 	var turn atomic.Int64

@@ -82,9 +82,7 @@ func runWith(t *testing.T, url string, args ...string) (code int, stdout, stderr
 	began := time.Now()
 	code, stdout, stderr = invoke(t, []string{"HOLDFAST_REDIS=" + url}, args...)
 	for _, secret := range []string{"canary", "[redacted]"} {
-		if strings.Contains(stdout+stderr, secret) {
-			t.Errorf("%q: the output shows %q: %s%s", args, secret, stdout, stderr)
-		}
+		expect.Lacks(t, fmt.Sprintf("the output of %q", args), stdout+stderr, secret)
 	}
 	if code < 0 {
 		t.Fatalf("%q: killed after %v: %s%s\n%s", args, time.Since(began), stdout, stderr, machine.Report(began))

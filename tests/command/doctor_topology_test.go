@@ -17,7 +17,6 @@ import (
 
 // The doctor examines a master and its replica, reached in each way that a program may use.
 func TestDoctorOfReplication(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		master := b.Server
 		replica := server.StartReplica(t, master.Binary(), master)
@@ -51,7 +50,6 @@ func TestDoctorOfReplication(t *testing.T) {
 // The doctor examines every master, and names the one on which it found something.
 func TestDoctorOfACluster(t *testing.T) {
 	long(t)
-	t.Parallel()
 	bin := server.One(t)
 	nodes := server.StartCluster(t, bin, 3, server.Conf("cluster-require-full-coverage", "no"))
 	order(t, nodes[1], "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "volatile-ttl")
@@ -101,7 +99,6 @@ func TestDoctorOfACluster(t *testing.T) {
 // A master is down, and no other has its slots.
 func TestDoctorOfAClusterWithAHole(t *testing.T) {
 	long(t)
-	t.Parallel()
 	nodes := server.StartCluster(t, server.One(t), 3)
 	nodes[2].Kill()
 	others := nodes[:2]
@@ -131,7 +128,6 @@ func TestDoctorOfAClusterWithAHole(t *testing.T) {
 // The doctor examines a master and a replica behind a sentinel.
 func TestDoctorBehindASentinel(t *testing.T) {
 	long(t)
-	t.Parallel()
 	g := server.StartSentinel(t, server.One(t))
 	// A stall of the machine must not cause a failover here.
 	order(t, g.Sentinel, "SENTINEL", "SET", g.Name, "down-after-milliseconds", "60000")
@@ -157,7 +153,6 @@ func TestDoctorBehindASentinel(t *testing.T) {
 // The doctor gives one warning about the recipe for one replica and three sentinels. The recipe prints it.
 func TestDoctorOfOneReplicaAndThreeSentinels(t *testing.T) {
 	long(t)
-	t.Parallel()
 	expect.OK(t, inputs.In("../../docs/guides"))
 	page := expect.Of(os.ReadFile("../../docs/guides/cluster-sentinel.md")).OK(t)
 	_, rest, found := strings.Cut(string(page), "```text\n")

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -19,9 +20,7 @@ func stand(t testing.TB, redis *server.Server, script string, flags ...string) *
 func (r *trial) leads(before *trial) {
 	r.t.Helper()
 	r.up()
-	if left := before.job(); len(left) > 0 {
-		r.t.Errorf("another leads, but processes %v of the leader before run on", left)
-	}
+	expect.Same(r.t, "processes of the leader before", before.job(), nil)
 }
 
 // Fault: holdfast elect is killed while it leads. The next leads within the TTL, when nothing of the leader's job is

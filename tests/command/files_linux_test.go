@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -39,7 +40,5 @@ exec holdfast acquire --ttl 1h --ticket-fd 3 "$0" 3>$DIR/pipe`, t.Name())
 	r.signal(r.cmd.Process.Pid, unix.SIGTERM)
 	r.exits(143)
 	r.says("the lock was released")
-	if n, err := redis.Do("EXISTS", r.key()); n != int64(0) {
-		t.Errorf("the lock's key exists: %v, %v", n, err)
-	}
+	expect.Of(redis.Do("EXISTS", r.key())).Is(t, "the lock's key exists", int64(0))
 }

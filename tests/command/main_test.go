@@ -80,12 +80,13 @@ func withHoldfast(m *testing.M) int {
 // hang is how long a test waits before it fails. Nothing that works takes so long, and failures take longer.
 const hang = time.Minute
 
-// long marks a test that takes long, or loads the machine.
+// long marks a test that takes long, or loads the machine. It runs in parallel with others.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make nightly")
 	}
+	t.Parallel()
 }
 
 // source is the program's module.

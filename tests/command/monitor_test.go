@@ -45,7 +45,6 @@ func prometheusFolder() (string, error) {
 	return "", errors.New("there is none: tests/ensure-prometheus.sh unpacks one, or name its folder in HOLDFAST_TEST_PROMETHEUS")
 }
 
-// monitor is a running Prometheus.
 type monitor struct {
 	t       *testing.T
 	url     string

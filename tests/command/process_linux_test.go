@@ -83,9 +83,7 @@ func (r *trial) notAfter(deadline time.Duration, names ...string) {
 	r.t.Helper()
 	const step = 10 * time.Millisecond // the clock's resolution
 	for _, name := range names {
-		if late := r.moment(name) - deadline; late > step {
-			r.t.Errorf("%q is %s too late", name, late)
-		}
+		expect.AtMost(r.t, fmt.Sprintf("how late %q is", name), r.moment(name)-deadline, step)
 	}
 }
 
@@ -148,7 +146,6 @@ func (r *trial) job() []int {
 	return slices.DeleteFunc(r.alive(), func(pid int) bool { return pid == r.cmd.Process.Pid || isKeeper(pid) })
 }
 
-// keeper returns the pid of the keeper, or 0.
 func (r *trial) keeper() int {
 	for _, pid := range r.alive() {
 		if isKeeper(pid) {
@@ -200,7 +197,6 @@ func (r *trial) write(name string) {
 	expect.OK(r.t, os.WriteFile(filepath.Join(r.dir, name), nil, 0o600))
 }
 
-// until waits until ok returns true.
 func (r *trial) until(what string, ok func() bool) {
 	r.t.Helper()
 	pause := 5 * time.Millisecond
@@ -226,12 +222,9 @@ func (r *trial) exits(want int) {
 	case <-time.After(hang):
 		r.t.Fatalf("holdfast does not end; left: %v", r.alive())
 	}
-	if left := r.alive(); len(left) > 0 {
-		r.t.Errorf("processes survived holdfast: %v", left)
-	}
+	expect.Same(r.t, "processes that survived holdfast", r.alive(), nil)
 }
 
-// stderr returns what holdfast has printed.
 func (r *trial) stderr() string {
 	text, err := os.ReadFile(filepath.Join(r.dir, "stderr"))
 	if err != nil {
@@ -240,13 +233,11 @@ func (r *trial) stderr() string {
 	return string(text)
 }
 
-// says requires that holdfast printed want.
 func (r *trial) says(want string) {
 	r.t.Helper()
 	expect.Contains(r.t, "said", r.stderr(), want)
 }
 
-// key returns the lock's key on the server.
 func (r *trial) key() string { return "holdfast:{" + r.name + "}" }
 
 // released waits until nobody has the lock.
@@ -255,12 +246,9 @@ func (r *trial) released(redis *server.Server) {
 	r.until("the lock is released", func() bool { n, _ := redis.Do("EXISTS", r.key()); return n == int64(0) })
 }
 
-// lose deletes the lock.
 func (r *trial) lose(redis *server.Server) {
 	r.t.Helper()
-	if n, err := redis.Do("DEL", r.key()); err != nil || n != int64(1) {
-		r.t.Fatalf("DEL: %v, %v", n, err)
-	}
+	expect.Of(redis.Do("DEL", r.key())).Is(r.t, "DEL", int64(1))
 }
 
 // patient is a shell script for a job that ends when it is told to, and records that.
@@ -295,9 +283,7 @@ func (r *trial) before(other *trial) {
 			r.t.Fatal(err)
 		}
 	}
-	if fences[0] >= fences[1] {
-		r.t.Errorf("fence %d follows %d", fences[1], fences[0])
-	}
+	expect.Rises(r.t, fences[0], fences[1])
 }
 
 // leasesOf returns flags for leases of three units, with TERM one unit before their end, and KILL shortly
@@ -424,9 +410,7 @@ func TestKeeperKilledWhoseJobIsAnotherUsers(t *testing.T) {
 	})
 	r.signal(r.keeper(), unix.SIGKILL)
 	r.until("holdfast waits", func() bool { return strings.Contains(r.stderr(), "no permission to end processes") })
-	if n, err := redis.Do("EXISTS", r.key()); err != nil || n != int64(1) {
-		t.Errorf("the lock is there: %v, %v", n, err)
-	}
+	expect.Of(redis.Do("EXISTS", r.key())).Is(t, "the lock's keys", int64(1))
 	for _, pid := range r.job() {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
@@ -563,9 +547,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 			r.waits(redis, "q", 1)
 			r.signal(r.cmd.Process.Pid, sig)
 			r.exits(code)
-			if r.file("up") {
-				t.Error("the command ran")
-			}
+			expect.Equal(r.t, "the command ran", r.file("up"), false)
 			r.waits(redis, "q", 0)
 			r.says("while waiting for lock")
 		})
@@ -610,9 +592,7 @@ func TestOutputThatNobodyReads(t *testing.T) {
 		r.until("the first lease is over, and the second", func() bool { return uptime(t) > began+6*unit })
 		r.end()
 		r.released(redis)
-		if !r.file("over") {
-			t.Error("the job was ended before its time")
-		}
+		expect.Equal(r.t, "the job came to its end", r.file("over"), true)
 		said := make(chan string)
 		go func() {
 			var text []byte
@@ -650,12 +630,8 @@ func TestForeignProcIsRefused(t *testing.T) {
 	r := launch(t, t.Name(), redis, append(unshared(t), "holdfast", "run", "--once=1h", t.Name(), "--", "sh", "-c", "touch $DIR/up")...)
 	r.exits(71)
 	r.says("/proc is that of another PID namespace")
-	if r.file("up") {
-		t.Error("the command ran")
-	}
-	if keys, err := redis.Do("DBSIZE"); err != nil || keys != int64(0) {
-		t.Errorf("keys on the server: %v, %v: something was locked, or counted", keys, err)
-	}
+	expect.Equal(r.t, "the command ran", r.file("up"), false)
+	expect.Of(redis.Do("DBSIZE")).Is(t, "keys on the server: something was locked, or counted", int64(0))
 	// Its own does.
 	ns := launch(t, t.Name()+"-own", redis, append(unshared(t, "--mount-proc"), "holdfast", "run", "--kill-after=200ms", t.Name()+"-own", "--",
 		"sh", "-c", "setsid sleep 1000 & exit 3")...)

@@ -48,7 +48,6 @@ func TestDashboardShowsALoad(t *testing.T) {
 		t.Skipf("SKIPPED, THE DASHBOARD AND THE ALERTS NOT TESTED WITH A PROMETHEUS: %v", err)
 	}
 	uses(t)
-	t.Parallel()
 	least := 15 * time.Second
 	if text := os.Getenv("HOLDFAST_TEST_LOAD"); text != "" {
 		if least, err = time.ParseDuration(text); err != nil {

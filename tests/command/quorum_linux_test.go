@@ -13,10 +13,8 @@ import (
 // nodePassword is the nodes' password. No output shows it.
 const nodePassword = "canary-8642"
 
-// nodes are the servers of a quorum.
 type nodes []*server.Server
 
-// startNodes starts nodes, and admits them.
 func startNodes(t testing.TB, n int) nodes {
 	t.Helper()
 	var all nodes
@@ -48,7 +46,6 @@ var patientNodes = []string{"--ttl=12s", "--kill-after=1s", "--node-timeout=3s"}
 // Fault: A majority of the nodes of holdfast run is killed. The job is ended in time.
 func TestQuorumRunsEndWithoutAMajority(t *testing.T) {
 	long(t)
-	t.Parallel()
 	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
 		all := startNodes(t, 3)
 		r := begin(t, all, stubborn, append(leasesOf(unit), "--node-timeout", (unit*3/4).String())...)
@@ -64,7 +61,6 @@ func TestQuorumRunsEndWithoutAMajority(t *testing.T) {
 
 func TestDoctorOfAQuorum(t *testing.T) {
 	long(t)
-	t.Parallel()
 	all := startNodes(t, 3)
 	master := server.Start(t, server.One(t), server.Conf("requirepass", nodePassword))
 	replica := server.StartReplica(t, server.One(t), master, server.Conf("requirepass", nodePassword), server.Conf("masterauth", nodePassword))

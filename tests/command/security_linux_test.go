@@ -68,16 +68,13 @@ func TestCommandOverTLS(t *testing.T) {
 	})
 	for _, args := range [][]string{{"doctor", "--clock", "20ms"}, {"init"}} {
 		_, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=rediss://" + addr + "?skip_verify=true" + own}, args...)
-		if !strings.Contains(stderr, warning) {
-			t.Errorf("%s: said %q, want %q", args[0], stderr, warning)
-		}
+		expect.Contains(t, args[0], stderr, warning)
 	}
 }
 
 // Fault: A lock's value says hostile things of its holder. A terminal is shown harmless text, and a program JSON.
 func TestHostileHolders(t *testing.T) {
 	long(t)
-	t.Parallel()
 	s := server.Start(t, server.One(t))
 	env := []string{"HOLDFAST_REDIS=redis://" + s.Addr()}
 	for i, value := range []string{
@@ -181,9 +178,7 @@ func TestNoCommandShowsThePassword(t *testing.T) {
 				}
 				text, _ := os.ReadFile(report) // there is no report if the URL is refused
 				for _, form := range forms {
-					if all := stdout + stderr + string(text); strings.Contains(all, form) {
-						t.Errorf("%s shows %q: %s", args[0], form, all)
-					}
+					expect.Lacks(t, args[0], stdout+stderr+string(text), form)
 				}
 			}
 		})
@@ -216,9 +211,7 @@ func TestProcessesDoNotCarrySecrets(t *testing.T) {
 			}
 			expect.OK(t, err)
 			read++
-			if strings.Contains(string(text), token) {
-				t.Errorf("the %s of process %d has the token", file, pid)
-			}
+			expect.Lacks(t, fmt.Sprintf("the %s of process %d", file, pid), string(text), token)
 			if strings.Contains(string(text), password) && (pid != r.cmd.Process.Pid || file != "environ") {
 				t.Errorf("the %s of process %d has the password: %q", file, pid, text)
 			}
@@ -230,9 +223,7 @@ func TestProcessesDoNotCarrySecrets(t *testing.T) {
 	_ = r.cmd.Process.Signal(os.Interrupt)
 	<-r.done
 	for _, secret := range []string{token, password} {
-		if strings.Contains(r.stderr(), secret) {
-			t.Errorf("holdfast said %s", r.stderr())
-		}
+		expect.Lacks(t, "what holdfast said", r.stderr(), secret)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// terminal is an interactive shell on a terminal.
 type terminal struct {
 	t    testing.TB
 	dir  string
@@ -75,7 +74,6 @@ func (term *terminal) send(text string) {
 	expect.OK(term.t, expect.ErrOf(term.file.WriteString(text)))
 }
 
-// script writes a file for sh.
 func (term *terminal) script(name, text string) {
 	term.t.Helper()
 	expect.OK(term.t, os.WriteFile(filepath.Join(term.dir, name), []byte(text), 0o600))
@@ -131,7 +129,6 @@ func (term *terminal) shows(re *regexp.Regexp) bool {
 	return true
 }
 
-// exits requires that the last command has exited with that code.
 func (term *terminal) exits(code int) {
 	term.t.Helper()
 	term.send("echo rc=$?\n")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -54,7 +55,6 @@ func inDeployments(t *testing.T, f func(t testing.TB, d deployment)) {
 // Fault: The master, behind Sentinel or in a Cluster, dies under holdfast run and holdfast elect. The job goes on, and the next waits for
 // it.
 func TestRunOutlastsAFailover(t *testing.T) {
-	t.Parallel()
 	inDeployments(t, func(t testing.TB, d deployment) {
 		var first, second []*trial
 		for _, command := range []string{"run", "elect"} {
@@ -71,9 +71,7 @@ func TestRunOutlastsAFailover(t *testing.T) {
 		d.master.AwaitInStep()
 		d.replace()
 		for i := range first {
-			if second[i].file("up") {
-				t.Errorf("%s: both jobs run", first[i].name)
-			}
+			expect.Equal(t, first[i].name+": both jobs run", second[i].file("up"), false)
 			first[i].end()
 		}
 		for i := range first {
@@ -87,7 +85,6 @@ func TestRunOutlastsAFailover(t *testing.T) {
 // Fault: The master, behind Sentinel or in a Cluster, dies while tickets stand for locks. They stay valid, and none is removed because the
 // next master does not know its lock.
 func TestTicketsOutlastAFailover(t *testing.T) {
-	t.Parallel()
 	inDeployments(t, func(t testing.TB, d deployment) {
 		dir := t.TempDir()
 		there := func(name string) bool {
@@ -131,7 +128,6 @@ func TestTicketsOutlastAFailover(t *testing.T) {
 // In a Cluster, where each lock has a fence counter of its own, ls tells of the locks of other prefixes, too.
 func TestLsTellsOfOtherPrefixesInACluster(t *testing.T) {
 	long(t)
-	t.Parallel()
 	url := "redis+cluster://" + server.StartReplicatedCluster(t, server.One(t), 3).Addrs()[0]
 	list := []string{"holdfast", "ls", "--prefix", "holdfast:", "--redis", url}
 	code, _, said := invoke(t, nil, append([]string{"run", "--redis", url, "--prefix", "shop:", "order", "--"}, list...)...)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -63,9 +64,7 @@ func TestNoServer(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if _, err := os.Stat(ran); err == nil {
-		t.Error("a command ran, or there is a ticket")
-	}
+	expect.Err(t, "the command's file, or the ticket", expect.ErrOf(os.Stat(ran)), fs.ErrNotExist)
 }
 
 // If no sentinel knows the master's name, waiting does not help: the URL is wrong.

@@ -51,9 +51,7 @@ func TestUnitsAreValid(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), analyze, args...).CombinedOutput()
 		return string(out), err
 	}
-	if said, err := verify(root); err != nil || said != "" {
-		t.Errorf("systemd-analyze verify: %v\n%s", err, said)
-	}
+	expect.Of(verify(root)).Is(t, "systemd-analyze verify", "")
 	// 0 is best, 10 worst. What is left: it reaches the network, and with it any address.
 	security := exec.CommandContext(t.Context(), analyze, "security", "--no-pager", "--offline=true", "--root="+root, "--threshold=15", "holdfast-ui.service")
 	if said, err := security.CombinedOutput(); err != nil || !strings.Contains(string(said), "Overall exposure level for holdfast-ui.service: ") {

@@ -104,7 +104,6 @@ func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl tim
 // Bug: An unsynced replica is promoted, and nobody can tell the two holders apart.
 func TestLocksThatTheServerHasLost(t *testing.T) {
 	long(t)
-	t.Parallel()
 	eachLoss(t, outages, func(t *testing.T, l loss) {
 		const ttl = 10 * time.Second
 		early, holders, waiters := l.client(nil), l.client(nil), l.client(nil)
@@ -211,7 +210,6 @@ func TestStrictLeasesOutliveARestartThatKeepsThem(t *testing.T) {
 
 // Fault: DEBUG RELOAD saves a Strict server's data and loads them again. Nothing is lost, and there is no quarantine.
 func TestStrictLeasesOutliveAReload(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		b := backend.Real(t, bin, server.Conf("enable-debug-command", "yes"), server.Conf("appendonly", "yes"))
 		holder, other := b.Client(t, strict(term)), b.Client(t, strict(term))
@@ -228,7 +226,6 @@ func TestStrictLeasesOutliveAReload(t *testing.T) {
 // Fault: A user loses the right to INFO, in Strict mode. It gets no more locks, keeps none past its deadline, and is
 // told why; locks can still be released.
 func TestStrictWithoutInfoFromNowOn(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		do(t, b.Server, "ACL", "SETUSER", "u", "on", ">x", "~*", "&*", "+@all")
 		// Renewals, which keep failing, are rare with these settings.

@@ -26,6 +26,7 @@ type loss struct {
 
 // eachLoss runs f with the kinds of loss, on every server.
 func eachLoss(t *testing.T, losses map[string]opener, f func(t *testing.T, l loss)) {
+	t.Parallel()
 	for how, open := range losses {
 		t.Run(how, func(t *testing.T) {
 			server.Each(t, func(t *testing.T, bin server.Binary) {
@@ -99,7 +100,6 @@ func oldMasterDead() *holdfast.Config {
 // Bug: An unsynced replica is promoted, and grants what is held.
 func TestStrictHoldsForEveryKind(t *testing.T) {
 	long(t)
-	t.Parallel()
 	eachLoss(t, allLosses, func(t *testing.T, l loss) {
 		everyKindIsKept(t, l.client(oldMasterDead()), l.client(oldMasterDead()), l.before, l.lose)
 	})
@@ -169,7 +169,6 @@ func grantedAfter(t *testing.T, what string, fence uint64, losing time.Time) {
 // one waits for the end of the quarantine.
 func TestStrictJobsAfterALossOfData(t *testing.T) {
 	long(t)
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(term))
 		initialise(t, c)

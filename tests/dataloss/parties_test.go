@@ -27,7 +27,6 @@ import (
 // counts go on.
 func TestStrictHoldsForParties(t *testing.T) {
 	long(t)
-	t.Parallel()
 	eachLoss(t, allLosses, func(t *testing.T, l loss) {
 		holder, other := l.client(oldMasterDead()), l.client(oldMasterDead())
 		initialise(t, holder)
@@ -62,9 +61,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 			return err == nil || errors.Is(err, holdfast.ErrQuarantine)
 		})
 		expect.Err(t, "CountDown in a quarantine", late.CountDown(t.Context()), nil)
-		if n, err := late.Count(t.Context()); err != nil || n != 2 {
-			t.Errorf("%d are left of the 3 of the count that begins after the loss; %v", n, err)
-		}
+		expect.Of(late.Count(t.Context())).Is(t, "what is left of the count of 3 that begins after the loss", 2)
 		next := expect.Of(barrier.New(other, "b", 2).Join(t.Context())).OK(t)
 		grantedAfter(t, "the barrier", next.Lease().Fence(), losing)
 		if meets.Lease().Err() == nil || counts.Lease().Err() == nil {
@@ -82,7 +79,6 @@ func TestStrictHoldsForParties(t *testing.T) {
 // request was carried out earlier and not answered.
 func TestMinReplicasHoldsForParties(t *testing.T) {
 	long(t)
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		p := startPair(t, bin)
 		master, replica := p.servers[0], p.servers[1]
@@ -108,9 +104,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 		defer replica.Resume()
 		unconfirmed := func(what string, err error) {
 			t.Helper()
-			if !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
-				t.Errorf("%s without the replica: %v", what, err)
-			}
+			expect.ErrBoth(t, what+" without the replica", err, holdfast.ErrReplicas, holdfast.ErrAmbiguous)
 		}
 		unconfirmed("CountDown", theLatch(soon).CountDown(t.Context())) // 4
 		lost := via.LoseReply(proxy.Containing(script.LatchCount().SHA1), proxy.Cut)
@@ -127,9 +121,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 			parties, err := backend.HoldersOf(t.Context(), theLatch(soon))
 			return err == nil && len(parties) == 0
 		})
-		if n, err := theLatch(soon).Count(t.Context()); err != nil || n != 1 {
-			t.Errorf("%d are left, %v; want 1", n, err)
-		}
+		expect.Of(theLatch(soon).Count(t.Context())).Is(t, "what is left", 1)
 		unconfirmed("CountDown to 0", theLatch(soon).CountDown(t.Context()))
 		unconfirmed("CountDown at 0", theLatch(soon).CountDown(t.Context()))
 		_, err = barrier.New(c, "b", 2, soon).TryJoin(t.Context())
@@ -162,7 +154,6 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 	})
 }
 
-// detach detaches a lease, or fails the test.
 func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) transfer.Ticket {
 	t.Helper()
 	return expect.Of(transfer.Detach(t.Context(), lease, ttl)).OK(t)
@@ -171,7 +162,6 @@ func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) transfer.Tic
 // Fault: A ticket is to be adopted in quarantine. It is refused, since somebody may have adopted the lock before the
 // loss, and stays valid.
 func TestTicketsOutliveAQuarantine(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, strict(time.Hour)), b.Client(t, strict(time.Hour))
 		initialise(t, c)
@@ -198,9 +188,7 @@ func TestTicketsOutliveAQuarantine(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
-			if heir.Fence() <= of.before.Fence() {
-				t.Errorf("%s: fence %d after %d", what, heir.Fence(), of.before.Fence())
-			}
+			expect.Rises(t, of.before.Fence(), heir.Fence())
 			backend.Release(t, heir)
 		}
 	})
@@ -208,7 +196,6 @@ func TestTicketsOutliveAQuarantine(t *testing.T) {
 
 // Fault: Replicas do not confirm a ticket or its adoption. Neither counts.
 func TestMinReplicasHoldsForTickets(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		p := startPair(t, bin)
 		master, replica := p.servers[0], p.servers[1]
@@ -223,9 +210,7 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 			t.Errorf("the replica keeps the ticket's lock for %d ms", left)
 		}
 		heir := expect.Of(transfer.Adopt(t.Context(), c, ticket)).OK(t)
-		if text := fmt.Sprint(do(t, replica, "GET", "holdfast:{a}")); !strings.Contains(text, fmt.Sprint(heir.Fence())) {
-			t.Errorf("the replica has %q; the adopted lease's fence is %d", text, heir.Fence())
-		}
+		expect.Contains(t, "what the replica has", fmt.Sprint(do(t, replica, "GET", "holdfast:{a}")), fmt.Sprint(heir.Fence()))
 		backend.Release(t, heir)
 
 		lease = inSoShortATime(t, func(ctx context.Context) (*holdfast.Lease, error) { return soon.Mutex("b").Acquire(ctx) })
@@ -237,9 +222,7 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 		}
 		expect.Err(t, "Extend without the replica", transfer.Extend(t.Context(), soon, ticket, time.Hour), holdfast.ErrReplicas)
 		demanding := holdfast.Durability{Replicas: 1, Timeout: time.Second}
-		if _, err := transfer.Adopt(t.Context(), plain, ticket, demanding); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
-			t.Errorf("Adopt without the replica: %v", err)
-		}
+		expect.ErrBoth(t, "Adopt without the replica", expect.ErrOf(transfer.Adopt(t.Context(), plain, ticket, demanding)), holdfast.ErrReplicas, holdfast.ErrAmbiguous)
 		backend.Eventually(t, "what was not confirmed is given back", func() bool {
 			return do(t, master, "EXISTS", "holdfast:{d}") == int64(0)
 		})
@@ -252,7 +235,6 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 // Fault: A Strict server comes back from an older file, with the lock as it was before its adoption. The ticket
 // cannot be used again before the adopter's lease is over.
 func TestStrictTicketsAreNotUsedTwice(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 		b := &backend.Backend{Name: bin.Name, Server: s}

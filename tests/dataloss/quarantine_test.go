@@ -49,7 +49,6 @@ func quarantined(t *testing.T, err error) time.Duration {
 }
 
 func TestInitAdmitsANewServer(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(time.Hour))
 		initialise(t, c)
@@ -59,9 +58,7 @@ func TestInitAdmitsANewServer(t *testing.T) {
 		// A missing mark means lost data, whoever removed it.
 		do(t, b.Server, "DEL", mark)
 		_, err := c.Mutex("a").TryAcquire(t.Context())
-		if left := quarantined(t, err); left < 50*time.Minute || left > time.Hour {
-			t.Errorf("a quarantine of %s is left of an hour", left)
-		}
+		expect.Between(t, "what is left of a quarantine of an hour", quarantined(t, err), 50*time.Minute, time.Hour)
 		if !strings.Contains(err.Error(), "holdfast init") || !strings.Contains(err.Error(), b.Server.Addr()) {
 			t.Errorf("the error does not say what to do: %v", err)
 		}
@@ -73,7 +70,6 @@ func TestInitAdmitsANewServer(t *testing.T) {
 
 // Nobody is notified when an operator ends a quarantine. Waiters notice soon, however long it was to last.
 func TestWaitersNoticeThatAQuarantineWasEnded(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(time.Hour))
 		waiting := backend.Start(t, c.Mutex("a"))
@@ -89,7 +85,6 @@ func TestWaitersNoticeThatAQuarantineWasEnded(t *testing.T) {
 // Fault: A lock with waiters is released in quarantine. Nothing is handed over, and nothing is lost by that: they are served in turn
 // afterwards.
 func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(term))
 		initialise(t, c)
@@ -115,7 +110,6 @@ func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 // Fault: The reply to a TryAcquire that was granted the lock is lost, and it is sent again in quarantine. It is refused, and what it was
 // not told of is given back.
 func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
 		cfg := strict(term)
@@ -144,7 +138,6 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 // Fault: A server without replicas is in quarantine, and still knows a lease. The lease is renewed: no other server
 // can have granted anything.
 func TestRenewalsGoOnInQuarantine(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(term))
 		initialise(t, c)
@@ -165,7 +158,6 @@ func TestRenewalsGoOnInQuarantine(t *testing.T) {
 // Fault: A Strict server is given its first replica, and counts as another server, which might have replaced an old
 // master. Leases end by their deadlines, and there is a quarantine.
 func TestTheFirstReplicaEndsLeases(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
 		c := b.Client(t, strict(term))
@@ -181,7 +173,6 @@ func TestTheFirstReplicaEndsLeases(t *testing.T) {
 
 // Fault: A replica was made writable, in Strict mode. It grants nothing: its master does not see those writes.
 func TestStrictGrantsNothingOnAReplica(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		master := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
 		replica := &backend.Backend{Name: bin.Name, Server: server.StartReplica(t, bin, master.Server)}
@@ -201,7 +192,6 @@ func TestStrictGrantsNothingOnAReplica(t *testing.T) {
 }
 
 func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		short, long := b.Client(t, strict(time.Second)), b.Client(t, strict(time.Hour))
 		initialise(t, short)
@@ -210,16 +200,12 @@ func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {
 		text := do(t, b.Server, "GET", mark).(string)
 		do(t, b.Server, "SET", mark, strings.Replace(text, "hf2:", "hf2:0", 1))
 		_, err := short.Mutex("a").TryAcquire(t.Context())
-		if left := quarantined(t, err); left < 50*time.Minute || left > time.Hour {
-			t.Errorf("a quarantine of %s; a lease could last an hour", left)
-		}
+		expect.Between(t, "the quarantine after leases of an hour", quarantined(t, err), 50*time.Minute, time.Hour)
 		// A quarantine that ends too far ahead means that the clock went back.
 		part := strings.Split(do(t, b.Server, "GET", mark).(string), ":")
 		do(t, b.Server, "SET", mark, fmt.Sprintf("hf2:%s:%s0:%s", part[1], part[2], part[3]))
 		_, err = short.Mutex("a").TryAcquire(t.Context())
-		if left := quarantined(t, err); left > time.Hour {
-			t.Errorf("a quarantine of %s; an hour is the longest", left)
-		}
+		expect.AtMost(t, "the quarantine", quarantined(t, err), time.Hour)
 	})
 }
 
@@ -241,31 +227,24 @@ func TestQuarantineIsLongerWhereThereAreReplicas(t *testing.T) {
 			// It becomes a replica of a port where nobody listens, and is promoted.
 			do(t, b.Server, "REPLICAOF", "127.0.0.1", "1")
 			do(t, b.Server, "REPLICAOF", "NO", "ONE")
-			if d := left(t, c); d <= time.Hour || d > time.Hour+lag {
-				t.Errorf("of a replica that was promoted: a quarantine of %s; want up to %s", d, time.Hour+lag)
-			}
+			expect.Between(t, "the quarantine of a replica that was promoted", left(t, c), time.Hour+1, time.Hour+lag)
 		})
 		t.Run("replicas of "+bin.Name, func(t *testing.T) {
 			t.Parallel()
 			b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
 			server.StartReplica(t, bin, b.Server)
 			do(t, b.Server, "CONFIG", "SET", "min-replicas-to-write", "1")
-			if d := left(t, b.Client(t, strict(time.Hour))); d <= time.Hour || d > time.Hour+lag {
-				t.Errorf("with a replica: a quarantine of %s; want up to %s", d, time.Hour+lag)
-			}
+			expect.Between(t, "the quarantine with a replica", left(t, b.Client(t, strict(time.Hour))), time.Hour+1, time.Hour+lag)
 			// A user who sets the quarantine knows that no old master goes on.
 			cfg := strict(2 * time.Hour)
 			cfg.Quarantine = 2 * time.Hour
-			if d := left(t, b.Client(t, cfg)); d <= time.Hour || d > 2*time.Hour {
-				t.Errorf("with a Config.Quarantine: a quarantine of %s", d)
-			}
+			expect.Between(t, "the quarantine with a Config.Quarantine", left(t, b.Client(t, cfg)), time.Hour+1, 2*time.Hour)
 		})
 	}
 }
 
 // Fault: The leases of a client can last longer than the server's quarantine. The quarantine is lengthened.
 func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		short, long := b.Client(t, strict(10*time.Minute)), b.Client(t, strict(time.Hour))
 		for _, step := range []struct {
@@ -273,9 +252,7 @@ func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
 			term time.Duration
 		}{{short, 10 * time.Minute}, {long, time.Hour}, {short, time.Hour}} {
 			_, err := step.c.Mutex("a").TryAcquire(t.Context())
-			if left := quarantined(t, err); left <= step.term-5*time.Minute || left > step.term {
-				t.Errorf("a quarantine of %s is left; want up to %s", left, step.term)
-			}
+			expect.Between(t, "the quarantine that is left", quarantined(t, err), step.term-5*time.Minute+1, step.term)
 		}
 		// Once the quarantine is over, a client with longer leases starts no other: none was granted before it.
 		expect.OK(t, inspect.New(short).ForceAdmit(t.Context()))
@@ -284,16 +261,11 @@ func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
 }
 
 func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
-	t.Parallel()
 	try := func(t *testing.T, c *holdfast.Client, kind error, part string) {
 		t.Helper()
 		_, err := c.Mutex("a").TryAcquire(t.Context())
-		if !errors.Is(err, kind) || !strings.Contains(fmt.Sprint(err), part) {
-			t.Errorf("TryAcquire: %v; want %v that mentions %q", err, kind, part)
-		}
-		if err := inspect.New(c).ForceAdmit(t.Context()); !errors.Is(err, kind) {
-			t.Errorf("Init: %v; want %v", err, kind)
-		}
+		expect.ErrSays(t, "TryAcquire", err, kind, part)
+		expect.Err(t, "Init", inspect.New(c).ForceAdmit(t.Context()), kind)
 	}
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		do(t, b.Server, "ACL", "SETUSER", "blind", "on", ">x", "~*", "&*", "+@all", "-info")

@@ -2,7 +2,6 @@ package dataloss
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +38,6 @@ func lost(t *testing.T, what string, lease *holdfast.Lease) {
 
 // Fault: The server loses everything under a holder. The holder takes its lock again, with the same fence.
 func TestAHolderAssertsItsLockAgain(t *testing.T) {
-	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 10 * time.Second
 		wipes := map[string]func(){"FLUSHALL": func() { b.Redis(t).FlushAll(t.Context()) }}
@@ -61,9 +59,7 @@ func TestAHolderAssertsItsLockAgain(t *testing.T) {
 			backend.Waiters(t, c.Mutex("a"), 1)
 			backend.Release(t, lease)
 			later := backend.Receive(t, next)
-			if later.Fence() <= lease.Fence() {
-				t.Errorf("%s: fence %d follows %d", what, later.Fence(), lease.Fence())
-			}
+			expect.Rises(t, lease.Fence(), later.Fence())
 			backend.Release(t, later)
 			backend.Release(t, other)
 		}
@@ -73,7 +69,6 @@ func TestAHolderAssertsItsLockAgain(t *testing.T) {
 // Fault: The server loses everything under a holder, and another has, or may have, had the lock since, or the
 // deadline is past. The lock is lost.
 func TestALockThatMayHaveBeenAnothersIsLost(t *testing.T) {
-	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 6 * time.Second
 		rdb, peer := b.Redis(t), b.Client(t, nil)
@@ -119,7 +114,6 @@ func TestALockThatMayHaveBeenAnothersIsLost(t *testing.T) {
 // Fault: A request to take a lost lock again is held back, and arrives after the lease was released. The tombstone
 // answers it, and nothing comes back.
 func TestALateReassertionBringsNothingBack(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
 		c := b.Client(t, &holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 20 * time.Second}, func(o *redis.Options) { o.Addr = p.Addr() })
@@ -142,12 +136,8 @@ func between(t *testing.T, clients func() *holdfast.Client, lose func()) {
 	t.Helper()
 	mine := backend.Acquire(t, clients().Mutex("a", holdfast.TTL(time.Minute)))
 	lose()
-	other := backend.Acquire(t, clients().Mutex("a"))
-	fence := other.Fence()
-	backend.Release(t, other)
-	if err := mine.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
-		t.Errorf("fence %d was granted after %d, whose holder goes on: Extend says %v", fence, mine.Fence(), err)
-	}
+	backend.Release(t, backend.Acquire(t, clients().Mutex("a")))
+	expect.Err(t, "Extend by the holder of a lower fence", mine.Extend(t.Context(), time.Minute), holdfast.ErrLost)
 }
 
 // alone lets nobody acquire the lock meanwhile: its holder goes on, and later fences are higher.
@@ -160,16 +150,13 @@ func alone(t *testing.T, clients func() *holdfast.Client, lose func()) {
 	}
 	backend.Release(t, mine)
 	other := backend.Acquire(t, clients().Mutex("a"))
-	if other.Fence() <= mine.Fence() {
-		t.Errorf("fence %d follows %d", other.Fence(), mine.Fence())
-	}
+	expect.Rises(t, mine.Fence(), other.Fence())
 	backend.Release(t, other)
 }
 
 // Fault: The counter is lost, and the next fence is below the holder's because the server's clock went back. The
 // holder is told if another had its lock, and goes on if nobody had.
 func TestAHolderAfterWhomTheClockWentBack(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		clock := clockshim.New(t)
 		b := backend.Real(t, bin, clock.Option())
@@ -192,7 +179,6 @@ func TestAHolderAfterWhomTheClockWentBack(t *testing.T) {
 // Fault: The clock goes back with the data, another process acquires the lock soon after its holder did, and the
 // holder's request for its lock takes far longer to arrive. The holder does not take the lock again.
 func TestAReassertionThatTakesLongToArrive(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		clock := clockshim.New(t)
 		b := backend.Real(t, bin, clock.Option())
@@ -227,7 +213,6 @@ func TestAReassertionThatTakesLongToArrive(t *testing.T) {
 // Fault: The counter is lost, and the next fence is below the holder's, which led the server's clock. The holder is
 // told if another had its lock, and goes on if nobody had.
 func TestAHolderWhoseFenceLedTheClock(t *testing.T) {
-	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		clients := func() *holdfast.Client { return b.Client(t, nil) }
@@ -246,7 +231,6 @@ func TestAHolderWhoseFenceLedTheClock(t *testing.T) {
 // Fault: A replica that lacks the lock, and whose clock is slow, is promoted. The holder is told if another had its
 // lock, and goes on if nobody had.
 func TestAHolderWhoseNextServersClockIsSlow(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		for what, with := range map[string]func(*testing.T, func() *holdfast.Client, func()){"between": between, "alone": alone} {
 			t.Run(what, func(t *testing.T) {

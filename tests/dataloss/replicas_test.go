@@ -35,7 +35,6 @@ func inSoShortATime[T any](t *testing.T, f func(context.Context) (T, error)) (go
 // Fault: Replicas do not confirm a lock, of any kind. It is neither granted nor kept, and a run that they have not confirmed does
 // not count.
 func TestMinReplicas(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		p := startPair(t, bin)
 		master, replica := p.servers[0], p.servers[1]
@@ -86,13 +85,9 @@ func TestMinReplicas(t *testing.T) {
 		}
 		plain := kinds()
 		for what, pair := range kinds(soon) {
-			if lease, err := pair.Wanted(other).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrReplicas) {
-				t.Errorf("%s: TryAcquire without the replica: %v, %v", what, lease, err)
-			}
+			expect.Err(t, what+": TryAcquire without the replica", expect.ErrOf(pair.Wanted(other).TryAcquire(t.Context())), holdfast.ErrReplicas)
 			backend.Release(t, backend.Acquire(t, plain[what].Held(c))) // it was given back
-			if lease, err := pair.Wanted(other).Acquire(t.Context()); !errors.Is(err, holdfast.ErrReplicas) {
-				t.Errorf("%s: Acquire without the replica: %v, %v", what, lease, err)
-			}
+			expect.Err(t, what+": Acquire without the replica", expect.ErrOf(pair.Wanted(other).Acquire(t.Context())), holdfast.ErrReplicas)
 			lease := backend.Acquire(t, plain[what].Held(c))
 			handed := make(chan error, 1)
 			go func() {
@@ -156,9 +151,7 @@ func TestFsync(t *testing.T) {
 
 			do(t, s, "CONFIG", "SET", "appendonly", "no")
 			_, err := c.Mutex("b", holdfast.Durability{Fsync: true}).TryAcquire(t.Context())
-			if err == nil {
-				t.Error("granted by a server that writes to no disk")
-			}
+			expect.Fails(t, "an acquire of a server that writes to no disk", err)
 			t.Log(err)
 		})
 	}
@@ -171,7 +164,6 @@ func TestFsync(t *testing.T) {
 // with the default timeouts.
 func TestFsyncOnceASecond(t *testing.T) {
 	long(t)
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		if !bin.AtLeast(7, 2) {
 			t.Skipf("SKIPPED: %s has no WAITAOF; Redis 7.2 or Valkey has", bin.Name)
@@ -209,7 +201,6 @@ func TestFsyncOnceASecond(t *testing.T) {
 // Fault: A script was carried out, and then the server refuses to wait for the disk or the replicas. The lock is
 // given back, and nobody else in the queue is affected.
 func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		do(t, b.Server, "ACL", "SETUSER", "hasty", "on", ">x", "~*", "&*", "+@all", "-wait")
 		hasty := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "hasty", "x" })
@@ -230,9 +221,7 @@ func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {
 				t.Log(err)
 			}
 			free(what)
-			if _, err := l.Acquire(t.Context()); err == nil {
-				t.Errorf("Acquire: granted %s", what)
-			}
+			expect.Fails(t, "Acquire "+what, expect.ErrOf(l.Acquire(t.Context())))
 			free(what)
 		}
 
@@ -245,9 +234,7 @@ func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {
 		backend.Waiters(t, c.Mutex("a"), 1)
 		next := backend.Start(t, c.Mutex("a"))
 		backend.Release(t, lease)
-		if err := <-refused; err == nil {
-			t.Error("a waiter was granted a lock that is on no disk")
-		}
+		expect.Fails(t, "a wait for a lock that is on no disk", <-refused)
 		backend.Release(t, backend.Receive(t, next))
 	})
 }

@@ -116,9 +116,7 @@ func TestBlocksRunWithChanges(t *testing.T) {
 				t.Fatal("there is no such block")
 			}
 			for i := 0; i < len(a.with); i += 2 {
-				if !strings.Contains(body, a.with[i]) {
-					t.Errorf("there is no %q in\n%s", a.with[i], body)
-				}
+				expect.Contains(t, "the block", body, a.with[i])
 			}
 			s := server.Start(t, server.One(t))
 			_, port, _ := net.SplitHostPort(s.Addr())
@@ -162,9 +160,7 @@ func TestLongCommandsExist(t *testing.T) {
 				n++
 				words := strings.Fields(command)
 				for _, m := range regexp.MustCompile(`\bHOLDFAST_[A-Z_]+`).FindAllString(command, -1) {
-					if !strings.Contains(all, m) {
-						t.Errorf("%s: nothing reads %s", p.path, m)
-					}
+					expect.Contains(t, p.path, all, m)
 				}
 				for i, word := range words {
 					next := ""
@@ -177,14 +173,10 @@ func TestLongCommandsExist(t *testing.T) {
 					case word == "-run" && !regexp.MustCompile(`func Test\w*`+next).MatchString(all):
 						t.Errorf("%s: there is no test %s", p.path, next)
 					case strings.HasSuffix(word, ".sh"):
-						if _, err := os.Stat(filepath.Join(root, word)); err != nil {
-							t.Errorf("%s: %v", p.path, err)
-						}
+						expect.Err(t, p.path, expect.ErrOf(os.Stat(filepath.Join(root, word))), nil)
 					case word == "-cells" || strings.HasSuffix(word, "'-cells"):
 						for cell := range strings.SplitSeq(next, ",") {
-							if !strings.Contains(all, `"`+cell+`"`) {
-								t.Errorf("%s: the bench has no cell %s", p.path, cell)
-							}
+							expect.Contains(t, p.path, all, `"`+cell+`"`)
 						}
 					}
 				}

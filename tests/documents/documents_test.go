@@ -33,14 +33,12 @@ var root = filepath.Join("..", "..")
 // uses makes the go command run these tests again when documents, or what they describe, have changed.
 var uses = sync.OnceValue(func() error { return inputs.In(root) })
 
-// page is a document for users.
 type page struct {
 	path   string // from the root
 	text   string
 	blocks []block
 }
 
-// block is a fenced block of a page.
 type block struct{ kind, body string }
 
 var fenced = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
@@ -284,9 +282,7 @@ func TestPromisesHaveTests(t *testing.T) {
 	for file, least := range map[string]int{"GUARANTEES.md": 100, "faults.md": 200} {
 		text := expect.Of(os.ReadFile(filepath.Join(root, "docs", file))).OK(t)
 		named := regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(string(text), -1)
-		if len(named) < least {
-			t.Errorf("%s names only %d tests", file, len(named))
-		}
+		expect.AtLeast(t, "tests that "+file+" names", len(named), least)
 		for _, name := range named {
 			if !tests[name] {
 				t.Errorf("%s names %s, which is no test", file, name)

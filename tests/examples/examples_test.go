@@ -105,9 +105,7 @@ func TestExamplesRun(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	for _, name := range names {
-		if !strings.Contains(string(out), name+" is over\n") {
-			t.Errorf("%s has not come to its end", name)
-		}
+		expect.Contains(t, name, string(out), name+" is over\n")
 	}
 	t.Logf("%s", out)
 }

@@ -44,7 +44,6 @@ func orders(t *testing.T, name string) (dsn string, db *sql.DB) {
 	return dsn, db
 }
 
-// query returns the number that a query selects.
 func query(t *testing.T, db *sql.DB, text string) (n int) {
 	t.Helper()
 	if err := db.QueryRowContext(t.Context(), text).Scan(&n); err != nil {
@@ -59,12 +58,8 @@ func complete(t *testing.T, db *sql.DB) {
 	backend.Eventually(t, "every order has an invoice", func() bool {
 		return query(t, db, `SELECT count(*) FROM orders WHERE id NOT IN (SELECT order_id FROM invoices)`) == 0
 	})
-	if n := query(t, db, `SELECT count(*) - max(number) FROM invoices`); n != 0 {
-		t.Errorf("the numbers have %d gaps", -n)
-	}
-	if n := query(t, db, `SELECT count(*) FROM (SELECT fence, lag(fence) OVER (ORDER BY number) AS before FROM invoices) AS i WHERE fence <= before`); n != 0 {
-		t.Errorf("%d invoices have a fence that is not above that of the one before", n)
-	}
+	expect.Equal(t, "gaps in the numbers", query(t, db, `SELECT count(*) - max(number) FROM invoices`), 0)
+	expect.Equal(t, "invoices whose fence is not above that of the one before", query(t, db, `SELECT count(*) FROM (SELECT fence, lag(fence) OVER (ORDER BY number) AS before FROM invoices) AS i WHERE fence <= before`), 0)
 }
 
 // A worker dies while it prints an invoice. The others write all of them, and leave no gap.

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// send sends a request without a body, and returns the answer's status and text.
 func send(t *testing.T, method, url string, header ...string) (status int, text string) {
 	t.Helper()
 	r := expect.Of(http.NewRequestWithContext(t.Context(), method, url, nil)).OK(t)
@@ -89,9 +88,7 @@ func TestALateNumberIsRefused(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("the other process answers %d: %s", status, drawn)
 	}
-	if reply := number.Forward(t); !strings.HasPrefix(reply, "-STALE ") {
-		t.Errorf("the late write is answered %q", reply)
-	}
+	expect.Begins(t, "the late write's answer", number.Forward(t), "-STALE ")
 	if _, text := send(t, "GET", url+day); text != drawn {
 		t.Errorf("the number was %s, and is %s", drawn, text)
 	}

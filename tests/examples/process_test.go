@@ -17,7 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
-// process is one of the programs, running.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -72,7 +73,5 @@ func TestPermitsOfADeadProcessComeBack(t *testing.T) {
 	second.interrupt()
 	mu.Lock()
 	defer mu.Unlock()
-	if most != 3 {
-		t.Errorf("there were %d calls at a time, not 3", most)
-	}
+	expect.Equal(t, "calls at a time", most, 3)
 }

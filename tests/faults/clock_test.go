@@ -60,9 +60,7 @@ func TestServersClockJumpsForward(t *testing.T) {
 		first, second := b.Client(t, nil), b.Client(t, nil)
 		for range jumps {
 			before := backend.Acquire(t, first.Mutex("a", holdfast.TTL(ttl)))
-			if !r.Write(before.Fence()) {
-				t.Errorf("the resource refuses fence %d", before.Fence())
-			}
+			expect.Equal(t, "the resource takes the fence before", r.Write(before.Fence()), true)
 			clock.Jump(jump)
 			next, err := second.Mutex("a").TryAcquire(t.Context())
 			if err != nil {
@@ -180,9 +178,7 @@ func TestServersClockJumpsBack(t *testing.T) {
 		// A live holder notices nothing.
 		backend.Release(t, handed)
 		lease := backend.Receive(t, heir)
-		if lease.Fence() <= handed.Fence() {
-			t.Errorf("fence %d follows %d", lease.Fence(), handed.Fence())
-		}
+		expect.Rises(t, handed.Fence(), lease.Fence())
 		within(t, rdb, lease)
 		backend.Release(t, lease)
 		first := alive.Deadline()
@@ -210,9 +206,7 @@ func TestServersClockJumpsBack(t *testing.T) {
 		if d := time.Since(begun); d > jump/2 { // it looks every 30s, and when the lock would have expired
 			t.Errorf("served %s after the release by force\n%s", d, machine.Report(begun))
 		}
-		if lease.Fence() <= crashed.Fence() {
-			t.Errorf("fence %d follows %d", lease.Fence(), crashed.Fence())
-		}
+		expect.Rises(t, crashed.Fence(), lease.Fence())
 		backend.Release(t, lease)
 		b.Cleaned(t)
 	})
@@ -229,9 +223,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 			t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
 			orphan := func(t *testing.T) {
 				t.Helper()
-				if held, err := backend.IsHeld(t.Context(), c.Mutex("a")); held || err != nil {
-					t.Errorf("an orphan lock: %v, %v", held, err)
-				}
+				expect.Of(backend.IsHeld(t.Context(), c.Mutex("a"))).Is(t, "an orphan lock", false)
 			}
 			t.Run("forward", func(t *testing.T) {
 				held := p.Hold(w.acquiring("a"), proxy.Cut)
@@ -250,9 +242,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 				if w.native {
 					givenBack(t, b, held)
 				} else {
-					if reply := held.Forward(t); !w.refused(reply, "gone") {
-						t.Errorf("the late copy is answered %q", reply)
-					}
+					w.refuses(t, held.Forward(t), "gone")
 					orphan(t)
 					// The tombstone is in nobody's way.
 					backend.Release(t, backend.Acquire(t, b.Client(t, nil).Mutex("a")))
@@ -272,9 +262,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 					givenBack(t, b, held)
 				} else {
 					backend.Eventually(t, "the tombstone stands", func() bool { return tombstones(t, b.Redis(t)) == 1 })
-					if reply := held.Forward(t); !w.refused(reply, "gone") {
-						t.Errorf("the late copy is answered %q", reply)
-					}
+					w.refuses(t, held.Forward(t), "gone")
 					orphan(t)
 				}
 				clock.Jump(jump)
@@ -357,9 +345,7 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 		lease = backend.Acquire(t, reader)
 		moves("ahead", 11*time.Minute)
 		next := backend.Acquire(t, writer)
-		if next.Fence() <= lease.Fence() {
-			t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
-		}
+		expect.Rises(t, lease.Fence(), next.Fence())
 		backend.Release(t, next)
 
 		reader, writer = locks("behind", 5*time.Minute)

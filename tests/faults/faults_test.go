@@ -161,6 +161,7 @@ func eachKind(t *testing.T, f func(t *testing.T, b *place, w form), opts ...serv
 // eachMutex runs f on every real server, all at once, with clients that acquire mutexes natively, and with those that do so by script.
 func eachMutex(t *testing.T, f func(t *testing.T, b *backend.Backend), opts ...server.Option) {
 	t.Helper()
+	t.Parallel()
 	for _, w := range []way{native, single} {
 		t.Run(w.name, func(t *testing.T) {
 			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -175,6 +176,7 @@ func eachMutex(t *testing.T, f func(t *testing.T, b *backend.Backend), opts ...s
 // server; the others run on one.
 func eachServer(t *testing.T, forms []form, f func(t *testing.T, b *place, w form), opts ...server.Option) {
 	t.Helper()
+	t.Parallel()
 	for _, w := range forms {
 		servers := server.Binaries(t)
 		if !w.isMutex() && !soak.Long() {
@@ -196,6 +198,14 @@ func (w way) refused(reply, word string) bool {
 		return strings.Contains(reply, word)
 	}
 	return strings.HasSuffix(reply, "freed 1\r\n") || reply == ":0\r\n"
+}
+
+// refuses requires that a late copy or a lost request was refused.
+func (w way) refuses(t *testing.T, reply, word string) {
+	t.Helper()
+	if !w.refused(reply, word) {
+		t.Errorf("the reply is %q", reply)
+	}
 }
 
 // granted reports whether the reply says that the one lock is granted.
@@ -285,7 +295,6 @@ func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel()
 			eachForm(t, steady, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
 				if !w.native {
 					seldom(t, after)
@@ -348,9 +357,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		trap := p.LoseReply(w.releasing("a"), after)
 		err := lease.Release(t.Context())
 		trap.Wait(t)
-		if !errors.Is(err, holdfast.ErrAmbiguous) || errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release, repeated after a lost reply: %v", err)
-		}
+		expect.ErrBut(t, "Release, repeated after a lost reply", err, holdfast.ErrAmbiguous, holdfast.ErrLost)
 	})
 	t.Run("break", func(t *testing.T) {
 		seldom(t, after)
@@ -370,9 +377,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		if lost := trap.Reply(t); !strings.Contains(lost, "broken ") || err != nil {
 			t.Fatalf("the lost reply was %q; Break: %v", lost, err)
 		}
-		if _, err := in.Break(t.Context(), seen, ""); err == nil {
-			t.Error("a second Break has broken the lock again")
-		}
+		expect.Fails(t, "a second Break", expect.ErrOf(in.Break(t.Context(), seen, "")))
 		onRecord := 0
 		for r, err := range in.History(t.Context()) {
 			expect.OK(t, err)
@@ -382,9 +387,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 				}
 			}
 		}
-		if onRecord != 1 {
-			t.Errorf("the break is on record %d times", onRecord)
-		}
+		expect.Equal(t, "how often the break is on record", onRecord, 1)
 		expect.Err(t, "Release of what was broken", lease.Release(t.Context()), holdfast.ErrLost)
 		backend.Release(t, backend.Receive(t, leases))
 		// The tombstone of the broken holder would last for a minute, and the record longer.
@@ -405,9 +408,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		defer waiterServed(t, b, w)()
 		trap := p.LoseReply(w.releasing("a"), after)
 		backend.Release(t, lease)
-		if lost := trap.Reply(t); !w.refused(lost, "") {
-			t.Errorf("the lost reply was %q", lost)
-		}
+		w.refuses(t, trap.Reply(t), "")
 	})
 }
 
@@ -430,7 +431,6 @@ func waiterServed(t *testing.T, b *place, w form) func() {
 //
 // Bug: A stale release, repeated, deletes a newer lock.
 func TestLateCopies(t *testing.T) {
-	t.Parallel()
 	eachForm(t, patient, lateCopies)
 }
 
@@ -442,16 +442,10 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		}
 		held := p.Hold(w.acquiring("a"), proxy.Cut)
 		backend.Release(t, backend.Acquire(t, w.lock(c)))
-		if reply := held.Forward(t); !w.refused(reply, "gone") {
-			t.Errorf("the late copy is answered %q", reply)
-		}
+		w.refuses(t, held.Forward(t), "gone")
 		b.Cleaned(t) // of the tombstone
-		if reply := held.Forward(t); !w.refused(reply, "late") {
-			t.Errorf("a copy later than its not-after is answered %q", reply)
-		}
-		if held, err := backend.IsHeld(t.Context(), w.lock(c)); held || err != nil {
-			t.Errorf("an orphan lock: %v, %v", held, err)
-		}
+		w.refuses(t, held.Forward(t), "late")
+		expect.Of(backend.IsHeld(t.Context(), w.lock(c))).Is(t, "an orphan lock", false)
 	})
 	t.Run("enqueue", func(t *testing.T) {
 		lease := backend.Acquire(t, w.rival(b.Client(t, nil)))
@@ -485,9 +479,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		backend.Eventually(t, "the tombstone stands", func() bool {
 			return len(b.Keys(t)) == 1 // the queue's
 		})
-		if reply := held.Forward(t); !w.refused(reply, "gone") {
-			t.Errorf("the late copy is answered %q", reply)
-		}
+		w.refuses(t, held.Forward(t), "gone")
 		b.Cleaned(t)
 	})
 	t.Run("release", func(t *testing.T) {
@@ -495,9 +487,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		backend.Release(t, backend.Acquire(t, w.lock(c)))
 		next := backend.Acquire(t, w.lock(c))
 		before := expect.Of(backend.HolderOf(t.Context(), w.lock(c))).OK(t)
-		if reply := held.Forward(t); !w.refused(reply, "gone") {
-			t.Errorf("the late copy is answered %q", reply)
-		}
+		w.refuses(t, held.Forward(t), "gone")
 		if h, err := backend.HolderOf(t.Context(), w.lock(c)); err != nil || h.Grant != before.Grant {
 			t.Errorf("the late copy took the next lease: %v, %v", h, err)
 		}
@@ -539,9 +529,7 @@ func lateNativeCopy(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client) 
 	}
 	b.pass(t, longest)
 	held.Forward(t) // which the server carries out, for no time
-	if held, err := backend.IsHeld(t.Context(), c.Mutex("a")); held || err != nil {
-		t.Errorf("a copy later than its expiry has taken the lock: %v, %v", held, err)
-	}
+	expect.Of(backend.IsHeld(t.Context(), c.Mutex("a"))).Is(t, "a copy later than its expiry has taken the lock", false)
 	b.Cleaned(t)
 }
 
@@ -558,7 +546,6 @@ func givenBack(t *testing.T, b *place, held proxy.Held) {
 // Fault: The network doubles commands. Both copies bring the same grant, and fences rise. A native acquire is not doubled: TCP
 // delivers it once, and the client sends it once.
 func TestDoubledCommands(t *testing.T) {
-	t.Parallel()
 	eachForm(t, holdfast.Config{}, doubledCommands)
 }
 
@@ -567,9 +554,7 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 	for range 20 { // either copy may come first
 		if w.native {
 			lease := backend.Acquire(t, w.lock(c))
-			if lease.Fence() <= last {
-				t.Errorf("fence %d follows %d", lease.Fence(), last)
-			}
+			expect.Rises(t, last, lease.Fence())
 			last = lease.Fence()
 			// It does nothing to a lock that has a waiter.
 			doubled := p.Double(w.releasing("a"))
@@ -584,9 +569,7 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 		doubled := p.Double(w.acquiring("a"))
 		lease := backend.Acquire(t, w.lock(c))
 		doubled.Reply(t)
-		if lease.Fence() <= last {
-			t.Errorf("fence %d follows %d", lease.Fence(), last)
-		}
+		expect.Rises(t, last, lease.Fence())
 		w.within(t, b, lease)
 		began := time.Now()
 		waiting := backend.Start(t, w.rival(c))
@@ -596,9 +579,7 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 			t.Errorf("Release: %v", err)
 		}
 		next := backend.Receive(t, waiting)
-		if next.Fence() <= lease.Fence() {
-			t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
-		}
+		expect.Rises(t, lease.Fence(), next.Fence())
 		backend.ReleaseSince(t, began, next)
 		last = next.Fence()
 	}
@@ -606,7 +587,6 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 
 // Fault: The context ends in the middle of an acquire. No lock is left, and the waiter behind is served.
 func TestCancelledInTheMiddle(t *testing.T) {
-	t.Parallel()
 	eachForm(t, patient, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
 		rival := b.Client(t, nil)
 		p.DelayReplies(30 * time.Millisecond)

@@ -28,16 +28,13 @@ func severalThrough(t *testing.T, b *place, p *proxy.Proxy, cfg holdfast.Config,
 func free(t *testing.T, b *place, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if h, err := backend.HolderOf(t.Context(), b.Client(t, nil).Mutex(name)); !errors.Is(err, holdfast.ErrNotHeld) {
-			t.Errorf("%q is held still: %+v, %v", name, h, err)
-		}
+		expect.Err(t, "the holder of "+name, expect.ErrOf(backend.HolderOf(t.Context(), b.Client(t, nil).Mutex(name))), holdfast.ErrNotHeld)
 	}
 }
 
 // Fault: A reply to a request for several locks is lost, whichever it is. All of them are acquired or none, and all
 // are released.
 func TestLostRepliesToSeveral(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
 			t.Run(what, func(t *testing.T) {
@@ -86,16 +83,13 @@ func TestLostRepliesToSeveral(t *testing.T) {
 // Fault: Requests for several locks are doubled, or a copy comes after the lease. Both copies acquire the locks once,
 // and the late one acquires nothing.
 func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		_, all := severalThrough(t, b, p, patient)
 		held := p.Hold(running(script.MultiAcquire(), "a"), proxy.Cut)
 		backend.Release(t, backend.Acquire(t, all))
 		for _, when := range []string{"at once", "after a while"} { // with tombstones, and without
-			if reply := held.Forward(t); strings.Contains(reply, "granted") {
-				t.Errorf("the late copy is answered, %s, with %q", when, reply)
-			}
+			expect.Lacks(t, "the late copy's answer, "+when, held.Forward(t), "granted")
 			free(t, b, "a", "b", "c")
 			b.Cleaned(t)
 		}
@@ -103,9 +97,7 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 		held = p.Hold(running(script.MultiAcquire(), "a"), proxy.Hang)
 		abandon(t, all, held, func() {})
 		backend.Eventually(t, "the tombstones stand", func() bool { return len(b.Keys(t)) == 3 })
-		if reply := held.Forward(t); strings.Contains(reply, "granted") {
-			t.Errorf("the late copy is answered %q", reply)
-		}
+		expect.Lacks(t, "the late copy's answer", held.Forward(t), "granted")
 		free(t, b, "a", "b", "c")
 		b.Cleaned(t)
 
@@ -123,7 +115,6 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 
 // Fault: The context ends while several locks are acquired. Those acquired so far are released.
 func TestSeveralCancelledInTheMiddle(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		_, all := severalThrough(t, b, p, patient, holdfast.TTL(time.Minute))
@@ -141,9 +132,7 @@ func TestSeveralCancelledInTheMiddle(t *testing.T) {
 				t.Errorf("Acquire: %v", err)
 			}
 			if taken != nil {
-				if err == nil {
-					t.Error("all three are had, and the third is another's")
-				}
+				expect.Fails(t, "an acquire of three locks, one of them another's", err)
 				backend.Release(t, taken)
 			}
 			begun := time.Now()
@@ -160,7 +149,6 @@ func TestSeveralCancelledInTheMiddle(t *testing.T) {
 // Fault: One of several locks is lost. A waiter for all of them gets them when the others are released or expire, but
 // not before the holder has been told.
 func TestSeveralAreTakenOverWhenOneIsLost(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		for _, released := range []bool{true, false} {
 			const ttl = 6 * time.Second // a tombstone lasts that long, so that the holder does not take the lock again
@@ -176,9 +164,7 @@ func TestSeveralAreTakenOverWhenOneIsLost(t *testing.T) {
 			after := backend.Receive(t, next)
 			expect.Err(t, "others have all, and the holder before is told", lease.Err(), holdfast.ErrLost)
 			for _, name := range names {
-				if after.Fences()[name] <= lease.Fences()[name] {
-					t.Errorf("%q: fence %d follows %d", name, after.Fences()[name], lease.Fences()[name])
-				}
+				expect.Rises(t, lease.Fences()[name], after.Fences()[name])
 			}
 			backend.Release(t, after)
 			b.Cleaned(t)
@@ -201,7 +187,6 @@ func jobThrough(t *testing.T, p *proxy.Proxy) func(window string) *once.Job {
 // Fault: Replies to the requests of a job are lost. A begin counts once, and a completion is recognized as the
 // caller's own.
 func TestLostRepliesToJobs(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		job := jobThrough(t, p)
@@ -230,7 +215,6 @@ func TestLostRepliesToJobs(t *testing.T) {
 // Fault: A job's requests are doubled, or a copy comes after the run. Both copies count once; the late one changes
 // nothing, not even if another run has begun.
 func TestLateAndDoubledCopiesForJobs(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		job := jobThrough(t, p)
@@ -290,7 +274,6 @@ func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 
 // Fault: The completion of a run that has lost its lock comes late. It has no effect, whoever has the lock by then.
 func TestLateCompletionOfALostRun(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		job := jobThrough(t, p)

@@ -18,9 +18,7 @@ import (
 
 func left(t *testing.T, l *latch.Latch, want int) {
 	t.Helper()
-	if n, err := l.Count(t.Context()); err != nil || n != want {
-		t.Errorf("%d parties are left, want %d; %v", n, want, err)
-	}
+	expect.Of(l.Count(t.Context())).Is(t, "parties are left", want)
 }
 
 // Fault: A count-down's reply is lost, the network doubles it, or a copy comes late. It counts once.
@@ -127,13 +125,9 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	go func() { over <- l.CountDown(t.Context()) }()
 	lost.Wait(t)
 	go func() { closed <- c.Close(t.Context()) }()
-	if err := <-over; !errors.Is(err, holdfast.ErrClosed) || !errors.Is(err, holdfast.ErrAmbiguous) {
-		t.Errorf("CountDown when the client is closed: %v", err)
-	}
+	expect.ErrBoth(t, "CountDown when the client is closed", <-over, holdfast.ErrClosed, holdfast.ErrAmbiguous)
 	expect.Err(t, "Close", <-closed, nil)
-	if err := l.CountDown(t.Context()); !errors.Is(err, holdfast.ErrClosed) || errors.Is(err, holdfast.ErrAmbiguous) {
-		t.Errorf("CountDown of a client that was closed: %v", err)
-	}
+	expect.ErrBut(t, "CountDown of a client that was closed", l.CountDown(t.Context()), holdfast.ErrClosed, holdfast.ErrAmbiguous)
 	left(t, seen, 1)
 }
 
@@ -217,7 +211,6 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 
 // Fault: Messages to the waiters of latches and barriers are lost. Nobody is left hanging.
 func TestLostMessagesToThoseWhoWait(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		// The messages are lost while the subscriptions are interrupted. Nothing else wakes anybody for 30s.
 		rdb := b.Redis(t)

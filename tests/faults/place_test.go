@@ -47,12 +47,7 @@ func onePlace(t *testing.T) *place {
 // eachPlace runs f on every real server, all at once.
 func eachPlace(t *testing.T, f func(t *testing.T, b *place)) {
 	t.Helper()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			f(t, newPlace(t, bin))
-		})
-	}
+	server.Each(t, func(t *testing.T, bin server.Binary) { f(t, newPlace(t, bin)) })
 }
 
 // through returns a client whose connections go through p.

@@ -40,19 +40,13 @@ func TestLateCopiesOfChangesOfMode(t *testing.T) {
 	} {
 		held := p.Hold(running(script.ShareWeigh(), "a"), proxy.Cut)
 		lease := changed(t, c.back, changed(t, c.change, backend.Acquire(t, c.lock)))
-		if reply := held.Forward(t); !strings.Contains(reply, "gone") {
-			t.Errorf("the late copy of a %s is answered %q", what, reply)
-		}
+		expect.Contains(t, "the late copy of a "+what+" is answered", held.Forward(t), "gone")
 		other, err := b.Client(t, nil).RWMutex("a").Reader().TryAcquire(t.Context())
-		if !errors.Is(err, c.others) {
-			t.Errorf("a reader after a late %s: %v", what, err)
-		}
+		expect.Err(t, "a reader after a late "+what, err, c.others)
 		if err == nil {
 			backend.Release(t, other)
 		}
-		if err := lease.Extend(t.Context(), time.Minute); err != nil {
-			t.Errorf("the lease after a late %s: %v", what, err)
-		}
+		expect.Err(t, "the lease after a late "+what, lease.Extend(t.Context(), time.Minute), nil)
 		backend.Release(t, lease)
 	}
 	b.Cleaned(t)
@@ -87,9 +81,7 @@ func TestUpgradeThatReplicasDoNotConfirm(t *testing.T) {
 	b := onePlace(t)
 	rw := b.Client(t, nil).RWMutex("a", holdfast.Durability{Replicas: 1, Timeout: 50 * time.Millisecond})
 	reader := backend.Acquire(t, rw.Reader(holdfast.Durability{Replicas: 0, Timeout: 0}))
-	if lease, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrReplicas) {
-		t.Errorf("TryUpgrade without a replica: %v, %v; want ErrReplicas", lease, err)
-	}
+	expect.Err(t, "TryUpgrade without a replica", expect.ErrOf(rw.TryUpgrade(t.Context(), reader)), holdfast.ErrReplicas)
 	expect.Err(t, "the reader", reader.Err(), holdfast.ErrLost)
 	b.Cleaned(t)
 }
@@ -100,9 +92,7 @@ func ownedThrough(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) (*holdfast.
 	c := through(t, p, cfg)
 	l := c.OwnerMutex("a", "me", holdfast.TTL(time.Minute))
 	backend.Acquire(t, l)
-	if left, err := c.ReleaseOwner(t.Context(), "a", "me"); left != 0 || err != nil {
-		t.Fatalf("ReleaseOwner: %d, %v", left, err)
-	}
+	expect.Of(c.ReleaseOwner(t.Context(), "a", "me")).Is(t, "ReleaseOwner", 0)
 	return c, l
 }
 
@@ -123,9 +113,7 @@ func TestLostRepliesToReleaseOwner(t *testing.T) {
 				cancel()
 			}
 		}()
-		if left, err := c.ReleaseOwner(ctx, "a", "me"); left != 1 || err != nil {
-			t.Errorf("ReleaseOwner, repeated after a lost reply: %d, %v; want 1", left, err)
-		}
+		expect.Of(c.ReleaseOwner(ctx, "a", "me")).Is(t, "ReleaseOwner, repeated after a lost reply", 1)
 		if all, err := backend.HoldersOf(t.Context(), l); err != nil || len(all) != 1 {
 			t.Errorf("%d leases, %v; want 1", len(all), err)
 		}

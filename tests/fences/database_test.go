@@ -84,6 +84,7 @@ func prepare(t *testing.T, d *database, driver, dsn string) *database {
 
 // eachDatabase runs f on each kind of database.
 func eachDatabase(t *testing.T, f func(t *testing.T, d *database)) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { f(t, openSQLite(t, time.Minute)) })
 	t.Run("postgres", func(t *testing.T) { f(t, openPostgres(t, nil)) })
 }

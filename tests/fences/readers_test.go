@@ -66,7 +66,6 @@ func (late) Err() error { return nil }
 // Readers that hold the lock together are accepted in any order, and so is a writer that has become one of
 // them; after the next writer none of them is.
 func TestReadersDoNotShutEachOtherOut(t *testing.T) {
-	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *database) {
 		b := backend.One(t)
 		here, there := b.Client(t, nil).RWMutex("ledger"), b.Client(t, nil).RWMutex("ledger")
@@ -100,7 +99,6 @@ func TestReadersDoNotShutEachOtherOut(t *testing.T) {
 
 // Leases that do not share a fence are told apart even if two have the same one, as after a loss of data.
 func TestOnlyReadersShareAFence(t *testing.T) {
-	t.Parallel()
 	eachDatabase(t, func(t *testing.T, d *database) {
 		b := backend.One(t)
 		for name, enter := range resources(t, b, d) {

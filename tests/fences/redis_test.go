@@ -64,7 +64,6 @@ func get(t *testing.T, rdb redis.UniversalClient, key string) string {
 }
 
 func TestRedisSet(t *testing.T) {
-	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
@@ -92,7 +91,6 @@ func TestRedisSet(t *testing.T) {
 }
 
 func TestRedisScripts(t *testing.T) {
-	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
@@ -109,10 +107,7 @@ func TestRedisScripts(t *testing.T) {
 			"redis.call('DEL', KEYS[2]) -- the end":         "",
 			"if #ARGV > 1 then return 'early' end\n":        "early",
 		} {
-			got, err := r.Run(ctx, fence.NewScript(source), by("a", 5), "{n}", []string{"{n}:1", "{n}:2"}, []string{"3", "two"})
-			if got != want || err != nil {
-				t.Errorf("%s\nreplies %q, %v; want %q", source, got, err, want)
-			}
+			expect.Of(r.Run(ctx, fence.NewScript(source), by("a", 5), "{n}", []string{"{n}:1", "{n}:2"}, []string{"3", "two"})).Is(t, source, want)
 		}
 		count := fence.NewScript("return redis.call('INCR', KEYS[1])")
 		before := get(t, rdb, "{n}:1")
@@ -120,9 +115,7 @@ func TestRedisScripts(t *testing.T) {
 		_, err := r.Run(ctx, count, by("b", 4), "{n}", []string{"{n}:1"}, args[:1])
 		refused(t, err, by("b", 4), fence.Mark{Fence: 5, Owner: "a"})
 		expect.Equal(t, "the caller's arguments were written to", args[1], "y")
-		if v := get(t, rdb, "{n}:1"); v != before {
-			t.Errorf("a refused script made %q of %q", v, before)
-		}
+		expect.Equal(t, "after a refused script the mark", get(t, rdb, "{n}:1"), before)
 		var sent driver.ReplyError
 		_, err = r.Run(ctx, fence.NewScript("return redis.error_reply('MINE by hand')"), by("a", 5), "{n}", nil, nil)
 		if !errors.As(err, &sent) || !strings.Contains(string(sent), "MINE by hand") || errors.Is(err, fence.ErrStale) {
@@ -133,7 +126,6 @@ func TestRedisScripts(t *testing.T) {
 
 // The guard works with any client, whatever the script replies with.
 func TestTheGuardStandsByItself(t *testing.T) {
-	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
@@ -156,14 +148,11 @@ func TestTheGuardStandsByItself(t *testing.T) {
 				t.Errorf("%q: %v", tail, err)
 			}
 		}
-		if n := rdb.LLen(ctx, "list").Val(); n != 2 {
-			t.Errorf("the list has %d elements", n)
-		}
+		expect.Equal(t, "the list's elements", rdb.LLen(ctx, "list").Val(), 2)
 	})
 }
 
 func TestMarksLiveAsLongAsTheyAreWanted(t *testing.T) {
-	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		forever := fence.NewRedis(d, nil)
@@ -188,19 +177,14 @@ func TestMarksLiveAsLongAsTheyAreWanted(t *testing.T) {
 }
 
 func TestWhatIsNoMarkIsRefused(t *testing.T) {
-	t.Parallel()
 	eachRedis(t, func(t *testing.T, d drivertest.Driver, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		r := fence.NewRedis(d, nil)
 		key := expect.Of(r.MarkKey("r")).OK(t)
 		for _, text := range []string{"", "1", "1 ", "0 a", "01 a", "-1 a", " 1 a", "x a", "1\ta", "99999999999999999999 a"} {
 			rdb.Set(ctx, key, text, 0)
-			if err := r.Set(ctx, by("a", 5), "r", "x", 0); !errors.Is(err, fence.ErrBadMark) {
-				t.Errorf("with the mark %q: %v", text, err)
-			}
-			if v := get(t, rdb, key); v != text {
-				t.Errorf("the mark %q has become %q", text, v)
-			}
+			expect.Err(t, fmt.Sprintf("with the mark %q", text), r.Set(ctx, by("a", 5), "r", "x", 0), fence.ErrBadMark)
+			expect.Equal(t, "the mark", get(t, rdb, key), text)
 		}
 		rdb.Del(ctx, key)
 		rdb.RPush(ctx, key, "x")
@@ -228,9 +212,7 @@ func TestFencesInACluster(t *testing.T) {
 					taken(t, r.Set(ctx, by("a", 5), key, "1", 0))
 					taken(t, r.Raise(ctx, by("b", 6), key))
 					refused(t, r.Set(ctx, by("a", 5), key, "late", 0), by("a", 5), fence.Mark{Fence: 6, Owner: "b"})
-					if got, err := r.Run(ctx, count, by("b", 6), key, []string{key}, nil); got != "2" || err != nil {
-						t.Errorf("Run = %q, %v", got, err)
-					}
+					expect.Of(r.Run(ctx, count, by("b", 6), key, []string{key}, nil)).Is(t, "Run", "2")
 				}
 			}
 		})

@@ -186,9 +186,7 @@ func neitherReleasesTheOthers(t *testing.T, on *table) {
 	}
 	on.them.expect(t, "released", "release")
 	backend.Release(t, backend.Acquire(t, l))
-	if !on.free(t) {
-		t.Error("the lock is left behind")
-	}
+	expect.Equal(t, "the lock is free", on.free(t), true)
 }
 
 // A Redisson thread that locks its lock twice must unlock it twice.
@@ -229,9 +227,7 @@ func ourWaiterIsWoken(t *testing.T, on *table) {
 		if on.told() {
 			on.listeners(t, ours)
 		}
-		if d.Heard("0") {
-			t.Error("a release is told of that has not been")
-		}
+		expect.Equal(t, "a release is told of that has not been", d.Heard("0"), false)
 		on.them.expect(t, "released", "release")
 		lease := backend.Receive(t, leases) // long before their lock would expire
 		if on.told() {
@@ -309,9 +305,7 @@ func theyGetTheirTurn(t *testing.T, on *table) {
 		on.them.expect(t, "released", "release")
 	}
 	slices.Sort(passed)
-	if passed[turns/2] > mostPassed {
-		t.Errorf("ours had the lock %d times before they had it once; more than %d are too many", passed, mostPassed)
-	}
+	expect.AtMost(t, "turns of ours before their first", passed[turns/2], mostPassed)
 }
 
 // Both sides add to a counter that only the lock guards, until both had turns. A hold during which the machine stood still may have

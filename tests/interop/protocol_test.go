@@ -97,9 +97,7 @@ func carries(t *testing.T, p *peer) {
 		if lease, err = transfer.Adopt(t.Context(), ours, theirs); err != nil {
 			t.Fatal(err)
 		}
-		if int64(lease.Fence()) <= number(t, adopted[2]) {
-			t.Errorf("adopted with fence %d after %s", lease.Fence(), adopted[2])
-		}
+		expect.Rises(t, number(t, adopted[2]), int64(lease.Fence()))
 		p.expect(t, "lost", fmt.Sprintf("adopt %s 300000", detached[2]))
 	}
 	backend.Release(t, lease)

@@ -60,9 +60,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 			u.cycles.Load(), took.Round(time.Millisecond), u.granted.Load(), u.gaveUp.Load(), u.held.Load(), u.lost.Load(), u.closed.Load(), u.unsure.Load(), u.clients, u.kills)
 		t.Logf("a client in use before: %s", warm)
 		t.Logf("a client in use after:  %s", after)
-		if grown := int64(after.heap) - int64(warm.heap); grown > maxGrowth {
-			t.Errorf("the heap has grown by %d bytes, %.1f for each cycle", grown, float64(grown)/float64(cycles))
-		}
+		expect.AtMost(t, fmt.Sprintf("growth of the heap in %d cycles", cycles), int64(after.heap)-int64(warm.heap), maxGrowth)
 		expect.AtMost(t, "channels for one client", after.channels, 1)
 		for what, n := range map[string]int64{"granted": u.granted.Load(), "given up": u.gaveUp.Load(), "held": u.held.Load(), "lost": u.lost.Load(), "closed": u.closed.Load()} {
 			if n == 0 {
@@ -80,9 +78,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 		end := look(t, u.observer)
 		t.Logf("nothing in use before:  %s", before)
 		t.Logf("nothing in use after:   %s", end)
-		if grown := int64(end.heap) - int64(before.heap); grown > maxGrowth {
-			t.Errorf("when all is closed the heap has grown by %d bytes", grown)
-		}
+		expect.AtMost(t, "bytes by which the heap has grown when all is closed", int64(end.heap)-int64(before.heap), maxGrowth)
 		expect.Equal(t, "channels are left", end.channels, 0)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/campaign"
@@ -35,6 +36,31 @@ type Mutant struct {
 
 // Test is a test of a package in tests or, if the name begins with "../", beside it. make gate runs it, with -short.
 type Test struct{ Package, Name string }
+
+// mutant returns a broken library that these tests find.
+func mutant(name, about string, tests []Test, edits ...overlay.Edit) Mutant {
+	return Mutant{Name: name, About: about, Tests: tests, Edits: edits}
+}
+
+// by returns tests, each named by its package, a dot and its name.
+func by(names ...string) (tests []Test) {
+	for _, name := range names {
+		i := strings.LastIndex(name, ".Test")
+		tests = append(tests, Test{name[:i], name[i+1:]})
+	}
+	return tests
+}
+
+// hunted returns m as one that campaigns of a kind of lock, with these faults, find because of the rules, too.
+func (m Mutant) hunted(subject campaign.Subject, kinds []string, rules ...campaign.Rule) Mutant {
+	m.Subject, m.Kinds, m.Rules = subject, kinds, rules
+	return m
+}
+
+// naiveLock returns a lock of naiveworker with that name.
+func naiveLock(name, about string, kinds []string, rules ...campaign.Rule) Mutant {
+	return Mutant{Name: name, About: about, Naive: name}.hunted(nil, kinds, rules...)
+}
 
 // Verdict is the outcome of a test with a mutant, or of a campaign against it.
 type Verdict struct {

@@ -1,76 +1,32 @@
 package mutants
 
-import (
-	"github.com/holdfast-go/holdfast/tests/internal/campaign"
-	"github.com/holdfast-go/holdfast/tests/internal/overlay"
-)
+import "github.com/holdfast-go/holdfast/tests/internal/campaign"
 
 // Latches and barriers.
 var parties = []Mutant{
-	{
-		Name: "counted-again", About: "a count-down that is sent again counts again",
-		Edits: []overlay.Edit{line("counted-before", "local known = false")},
-		Tests: []Test{{"scripts", "TestLatch"}},
-	},
-	{
-		Name: "counted-for-another", About: "a caller that has not joined a latch counts down in the place of a party that has",
-		Edits:   []overlay.Edit{part("seats-taken", "seats > 0 and used >= seats", "false")},
-		Tests:   []Test{{"scripts", "TestLatch"}},
-		Subject: campaign.Latch{},
-		Rules:   []campaign.Rule{campaign.Counted},
-	},
-	{
-		Name: "opens-untold", About: "nobody is told that a latch is open",
-		Edits:   []overlay.Edit{line("latch-opens", "if count < 0 then")},
-		Tests:   []Test{{"scripts", "TestLatch"}},
-		Subject: campaign.Latch{},
-		Rules:   []campaign.Rule{campaign.Wakeup},
-	},
-	{
-		Name: "dead-awaited", About: "a latch waits for ever for a party that died",
-		Edits: []overlay.Edit{part("share-expired", "<= now", "<= now and kind ~= 'latch'")},
-		Tests: []Test{{"scripts", "TestLatch"}},
-	},
-	{
-		Name: "dead-counted", About: "a latch's party that died counts as one that has counted down",
-		Edits: []overlay.Edit{line("count-missing", "if how == 'left' then")},
-		Tests: []Test{{"scripts", "TestLatch"}},
-	},
-	{
-		Name: "one-party-fewer", About: "a barrier lets its parties pass although one has not arrived",
-		Edits:   []overlay.Edit{line("all-arrived", "if arrived < limit - 1 then")},
-		Tests:   []Test{{"scripts", "TestBarrier"}},
-		Subject: campaign.Barrier{},
-		Rules:   []campaign.Rule{campaign.Phases},
-	},
-	{
-		Name: "phase-stands", About: "a barrier's phase is not followed by another",
-		Edits: []overlay.Edit{part("next-phase", "phase + 1", "phase")},
-		Tests: []Test{{"scripts", "TestBarrier"}},
-	},
-	{
-		Name: "arrives-at-every-look", About: "a barrier's party counts as often as it looks",
-		Edits: []overlay.Edit{line("arrive-once", "if true then")},
-		Tests: []Test{{"scripts", "TestBarrier"}},
-	},
-	{
-		Name: "withdrawn-stays", About: "an arrival at a barrier that was given up counts",
-		Edits: []overlay.Edit{line("withdraw", "arrived = arrived - 0")},
-		Tests: []Test{{"scripts", "TestBarrier"}},
-	},
-	{
-		Name: "dead-at-the-barrier", About: "a barrier's party that died keeps its place",
-		Edits: []overlay.Edit{
-			part("share-expired", "<= now", "<= now and kind ~= 'bar'"),
-			line("outlast-shares", "if kind ~= 'bar' then"),
-		},
-		Tests: []Test{{"scripts", "TestBarrier"}},
-	},
-	{
-		Name: "unbroken", About: "a party that leaves a barrier, or dies, does not break its phase",
-		Edits:   []overlay.Edit{line("break-phase", "elseif kind == 'rab' then")},
-		Tests:   []Test{{"scripts", "TestBarrier"}},
-		Subject: campaign.Barrier{},
-		Kinds:   []string{"process-killed", "cancelled-acquires"}, Rules: []campaign.Rule{campaign.Phases, campaign.Wakeup},
-	},
+	mutant("counted-again", "a count-down that is sent again counts again",
+		by("scripts.TestLatch"), line("counted-before", "local known = false")),
+	mutant("counted-for-another", "a caller that has not joined a latch counts down in the place of a party that has",
+		by("scripts.TestLatch"), part("seats-taken", "seats > 0 and used >= seats", "false")).
+		hunted(campaign.Latch{}, nil, campaign.Counted),
+	mutant("opens-untold", "nobody is told that a latch is open",
+		by("scripts.TestLatch"), line("latch-opens", "if count < 0 then")).hunted(campaign.Latch{}, nil, campaign.Wakeup),
+	mutant("dead-awaited", "a latch waits for ever for a party that died",
+		by("scripts.TestLatch"), part("share-expired", "<= now", "<= now and kind ~= 'latch'")),
+	mutant("dead-counted", "a latch's party that died counts as one that has counted down",
+		by("scripts.TestLatch"), line("count-missing", "if how == 'left' then")),
+	mutant("one-party-fewer", "a barrier lets its parties pass although one has not arrived",
+		by("scripts.TestBarrier"), line("all-arrived", "if arrived < limit - 1 then")).hunted(campaign.Barrier{}, nil, campaign.Phases),
+	mutant("phase-stands", "a barrier's phase is not followed by another",
+		by("scripts.TestBarrier"), part("next-phase", "phase + 1", "phase")),
+	mutant("arrives-at-every-look", "a barrier's party counts as often as it looks",
+		by("scripts.TestBarrier"), line("arrive-once", "if true then")),
+	mutant("withdrawn-stays", "an arrival at a barrier that was given up counts",
+		by("scripts.TestBarrier"), line("withdraw", "arrived = arrived - 0")),
+	mutant("dead-at-the-barrier", "a barrier's party that died keeps its place",
+		by("scripts.TestBarrier"), part("share-expired", "<= now", "<= now and kind ~= 'bar'"),
+		line("outlast-shares", "if kind ~= 'bar' then")),
+	mutant("unbroken", "a party that leaves a barrier, or dies, does not break its phase",
+		by("scripts.TestBarrier"), line("break-phase", "elseif kind == 'rab' then")).
+		hunted(campaign.Barrier{}, []string{"process-killed", "cancelled-acquires"}, campaign.Phases, campaign.Wakeup),
 }

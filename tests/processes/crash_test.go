@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -29,7 +30,6 @@ func inTime(t *testing.T, what string, begun time.Time, limit time.Duration) {
 // Fault: The holder's process is paused past its deadline. The next is served within TTL + 1 s; the first call of Err
 // after the pause says that the lease is lost, and its release is refused.
 func TestPausedHolder(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = time.Second
 		paused, next := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
@@ -38,9 +38,7 @@ func TestPausedHolder(t *testing.T) {
 		paused.pause()
 		begun := time.Now()
 		next.send("acquire a 1m")
-		if second := next.fence(); second <= first {
-			t.Errorf("fence %d follows %d", second, first)
-		}
+		expect.Rises(t, first, next.fence())
 		inTime(t, "serving the next", begun, ttl)
 		// The server has granted the lock to another process, so the deadline is past.
 		paused.send("err") // it reads this as soon as it goes on
@@ -55,7 +53,6 @@ func TestPausedHolder(t *testing.T) {
 
 // Fault: The holder's process is killed. The next is served within TTL + 1 s.
 func TestKilledHolder(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		holder, waiter := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
 		ttl := 1500 * time.Millisecond
@@ -68,9 +65,7 @@ func TestKilledHolder(t *testing.T) {
 		waitForWaiters(t, b, 1)
 		holder.kill()
 		begun := time.Now()
-		if second := waiter.fence(); second <= first {
-			t.Errorf("fence %d follows %d", second, first)
-		}
+		expect.Rises(t, first, waiter.fence())
 		t.Logf("from kill -9 of the holder of a %s lock: %s", ttl, time.Since(begun))
 		inTime(t, "serving the next", begun, ttl)
 	})
@@ -79,7 +74,6 @@ func TestKilledHolder(t *testing.T) {
 // Fault: A process of an owner is killed. What it had acquired ends with its TTL, at any depth, but nothing that the
 // owner has elsewhere.
 func TestKilledOwners(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 1500 * time.Millisecond
 		outer, inner, stranger := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
@@ -99,12 +93,8 @@ func TestKilledOwners(t *testing.T) {
 		})
 		inner.send("release") // the last that it acquired
 		inner.answer("released")
-		if left, err := b.Client(t, nil).ReleaseOwner(t.Context(), "a", "me"); err != nil || left != 0 {
-			t.Errorf("ReleaseOwner: %d, %v; want 0", left, err)
-		}
-		if second := stranger.fence(); second <= first {
-			t.Errorf("fence %d follows %d", second, first)
-		}
+		expect.Of(b.Client(t, nil).ReleaseOwner(t.Context(), "a", "me")).Is(t, "ReleaseOwner", 0)
+		expect.Rises(t, first, stranger.fence())
 	})
 }
 
@@ -156,9 +146,7 @@ func TestPausedHead(t *testing.T) {
 		}
 		next.send("release")
 		next.answer("released")
-		if third := head.fence(); third <= second {
-			t.Errorf("the head has the lock with fence %d, after another with %d", third, second)
-		}
+		expect.Rises(t, second, head.fence())
 	})
 }
 

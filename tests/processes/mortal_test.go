@@ -226,9 +226,7 @@ func TestACrowdThatDies(t *testing.T) {
 				continue
 			}
 			grants++
-			if s.number <= last {
-				t.Errorf("fence %d follows %d", s.number, last)
-			}
+			expect.Rises(t, last, s.number)
 			if place[i] <= before {
 				t.Errorf("the process in place %d is served after that in place %d", place[i], before)
 			}

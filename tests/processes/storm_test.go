@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -25,6 +26,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 	"github.com/holdfast-go/holdfast/tests/internal/queuelog"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
@@ -127,9 +129,7 @@ func (m *member) end(t *testing.T) {
 		_ = m.cmd.Process.Signal(syscall.SIGQUIT) // it prints its stacks
 	})
 	defer late.Stop()
-	if err := m.cmd.Wait(); err != nil {
-		t.Errorf("process %d: %v", m.cmd.Process.Pid, err)
-	}
+	expect.Err(t, fmt.Sprintf("process %d", m.cmd.Process.Pid), m.cmd.Wait(), nil)
 }
 
 // routine is a goroutine of a member.
@@ -223,13 +223,16 @@ func rage(t *testing.T, b *backend.Backend, processes, goroutines int, duration 
 	return w
 }
 
-// inTurn is backend.EachRealInTurn in a soak, which judges times, and backend.EachReal otherwise.
+// inTurn runs f on every real server: on one after the other in a soak, which judges times, and otherwise on all at once.
 func inTurn(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
-	if soak.Long() {
-		backend.EachRealInTurn(t, f)
-		return
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			if !soak.Long() {
+				t.Parallel()
+			}
+			f(t, backend.Real(t, bin))
+		})
 	}
-	backend.EachReal(t, f)
 }
 
 // Fault: Eight processes of 16 goroutines want one lock. Holds never overlap, fences rise, nobody in the queue is

@@ -47,7 +47,6 @@ func TestMain(m *testing.M) {
 // patient has a timeout that a machine which stands still for two seconds does not reach.
 var patient = holdfast.Config{CommandTimeout: 4 * time.Second}
 
-// dial returns a client of the server at addr, as any program would make it.
 func dial(addr string) *holdfast.Client {
 	c, err := holdfastgoredis.New(redis.NewClient(&redis.Options{Addr: addr}), &patient)
 	if err != nil {
@@ -111,7 +110,6 @@ func must(err error) {
 	}
 }
 
-// worker is a process that obeys.
 type worker struct {
 	t   *testing.T
 	cmd *exec.Cmd

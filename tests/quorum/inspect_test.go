@@ -1,10 +1,15 @@
 package quorum
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
@@ -24,7 +30,6 @@ import (
 
 // The list has what a majority holds, whichever nodes are down, and nothing else.
 func TestInspectorListsWhatAMajoritySays(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		q := s.quorum()
 		var leases []*holdfast.Lease
@@ -48,9 +53,7 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 				}
 				got[st.Name] = true
 			}
-			if all := slices.Sorted(maps.Keys(got)); !slices.Equal(all, want) {
-				t.Errorf("%q lists %q, want %q", pattern, all, want)
-			}
+			expect.Same(t, fmt.Sprintf("%q lists", pattern), slices.Sorted(maps.Keys(got)), want)
 		}
 		wants("", "a", "b", "most", "other")
 		wants("?", "a", "b")
@@ -76,9 +79,7 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 			got[st.Name] = err
 		}
 		// Whether a majority has this one, the node that is down would have to say.
-		if err := got["alone"]; !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "it names ghost as the holder, and too few others do") {
-			t.Errorf("what the node that is down may have: %v", err)
-		}
+		expect.ErrSays(t, "what the node that is down may have", got["alone"], holdfast.ErrUnavailable, "it names ghost as the holder, and too few others do")
 		for _, name := range []string{"a", "b", "other"} {
 			if err, listed := got[name]; !listed || err != nil {
 				t.Errorf("%s: %v, %v", name, listed, err)
@@ -105,7 +106,6 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 
 // What a majority has granted is taken from its holder, which is told, and is on record once. Some node may be down.
 func TestBreakOnAQuorum(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		q, other := s.quorum(), s.quorum()
 		lease := acquire(t, q.Mutex("a", holdfast.Identity("hung")))
@@ -128,9 +128,7 @@ func TestBreakOnAQuorum(t *testing.T) {
 			t.Fatalf("Get: %+v, %v", seen, err)
 		}
 		holder := seen.Holders[0]
-		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "a", Grant: "k3v9x2ab"}, ""); !errors.Is(err, inspect.ErrChanged) {
-			t.Errorf("Break of another grant: %v", err)
-		}
+		expect.Err(t, "Break of another grant", expect.ErrOf(in.Break(t.Context(), holdfast.Holder{Name: "a", Grant: "k3v9x2ab"}, "")), inspect.ErrChanged)
 		expect.Err(t, "Break of no grant", expect.ErrOf(in.Break(t.Context(), holdfast.Holder{Name: "a"}, "")), holdfast.ErrInvalid)
 		expect.OK(t, in.Revoke(t.Context(), holder, "test"))
 		backend.Told(t, "the holder is asked", lease.Revoked())
@@ -150,9 +148,7 @@ func TestBreakOnAQuorum(t *testing.T) {
 		for b, err := range in.History(t.Context()) {
 			onRecord = append(onRecord, fmt.Sprint(b.Name, " ", b.Holder.Identity, " ", b.Reason, " ", b.Revoked, " ", err))
 		}
-		if want := []string{"a hung it hung false <nil>", "a  test true <nil>"}; !slices.Equal(onRecord, want) {
-			t.Errorf("%q are on record, want %q", onRecord, want)
-		}
+		expect.Same(t, "the record", onRecord, []string{"a hung it hung false <nil>", "a  test true <nil>"})
 		for _, node := range s.nodes[:2] {
 			entry, err := node.Do("ZRANGE", "holdfast:journal", "-1", "-1")
 			if want := fmt.Sprintf(`{"b":%q,`, broken.By); err != nil || !strings.Contains(fmt.Sprint(entry), want) {
@@ -162,15 +158,12 @@ func TestBreakOnAQuorum(t *testing.T) {
 		for _, node := range s.nodes[:2] {
 			s.do(node, "SET", "free", "no lock of a quorum, though it has the name as its exact key")
 		}
-		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "free", Grant: "k3v9x2ab"}, ""); !errors.Is(err, holdfast.ErrNotHeld) {
-			t.Errorf("Break of a free lock: %v", err)
-		}
+		expect.Err(t, "Break of a free lock", expect.ErrOf(in.Break(t.Context(), holdfast.Holder{Name: "free", Grant: "k3v9x2ab"}, "")), holdfast.ErrNotHeld)
 	})
 }
 
 // A node on which an operator has broken the lock does not get it back, though a majority goes on.
 func TestABrokenVoteIsNotCastAgain(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.quorum().Mutex("a"))
 		agree(t, lease, 3)
@@ -180,9 +173,7 @@ func TestABrokenVoteIsNotCastAgain(t *testing.T) {
 		expect.OK(t, expect.ErrOf(in.Break(t.Context(), st.Holders[0], "")))
 		agree(t, lease, 2)
 		time.Sleep(2 * time.Second) // a vote would take some ms
-		if nodes := nodesOf(lease); len(nodes) != 2 {
-			t.Errorf("%q have the lock after it was broken on one", nodes)
-		}
+		expect.Equal(t, "nodes that have the lock after it was broken on one", len(nodesOf(lease)), 2)
 		expect.Err(t, "the lease, which a majority still has", lease.Err(), nil)
 		_ = lease.Release(t.Context())
 	})
@@ -190,7 +181,6 @@ func TestABrokenVoteIsNotCastAgain(t *testing.T) {
 
 // A lock of a quorum is one acquire and one lease to observers, also if one of its nodes loses it.
 func TestObservers(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		var r recorder.Recorder
 		t.Cleanup(func() { r.Check(t) })
@@ -231,7 +221,6 @@ func TestObservers(t *testing.T) {
 // The observers of the first client are told of renewals on all nodes, and of a lease that expires after the clients were
 // closed, even if the first node has no part in it.
 func TestObserversWithoutTheFirstNode(t *testing.T) {
-	t.Parallel()
 	each(t, 3, term, func(t *testing.T, s *site) {
 		var r recorder.Recorder
 		t.Cleanup(func() { r.Check(t) })
@@ -255,7 +244,6 @@ func TestObserversWithoutTheFirstNode(t *testing.T) {
 // An acquire that would wait for the caller's own lease of the quorum's lock fails at once; so does one of the lock that a
 // node grants by itself.
 func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		const patience = 10 * time.Second
 		q := s.quorum(patience)
@@ -270,9 +258,7 @@ func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 			"Do":                          func() error { return l.Do(ctx, nil) },
 			"Acquire, by another lease's": func() error { _, err := l.Acquire(lease.Context(ctx)); return err },
 		} {
-			if err := try(); !errors.Is(err, holdfast.ErrDeadlock) || !strings.Contains(err.Error(), `"q"`) {
-				t.Errorf("%s: %v; want ErrDeadlock of %q", what, err, "q")
-			}
+			expect.ErrSays(t, what, try(), holdfast.ErrDeadlock, `"q"`)
 		}
 		expect.Err(t, "another quorum's", expect.ErrOf(other.TryAcquire(ctx)), holdfast.ErrHeld)
 		expect.OK(t, lease.Release(t.Context()))
@@ -281,5 +267,93 @@ func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 			t.Fatalf("within a lease that was released: %v", err)
 		}
 		_ = next.Release(t.Context())
+	})
+}
+
+// answer is what the inspector tells its pages: the list, the page of a lock, or what became of an order.
+type answer struct {
+	Locks                      []struct{ Name, Kind, Owner, Grant string }
+	Key                        string
+	Holders                    []struct{ Owner, Grant string }
+	Record                     []struct{ What, Reason string }
+	Fence, Warning, Error, Why string
+}
+
+// list returns the kinds, the names and the owners of the locks that are listed with a grant id.
+func (a answer) list() string {
+	var all []string
+	for _, l := range a.Locks {
+		if l.Grant != "" {
+			all = append(all, l.Kind+" "+l.Name+" "+l.Owner)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// An operator sees what a majority has granted, and breaks it. Without a majority the pages say so, and nothing is broken.
+func TestTheInspectorsPagesOfAQuorum(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		in := inspect.NewQuorum(s.quorum())
+		handler := expect.Of(ui.New(in, &ui.Options{AllowBreak: true, Logger: slog.New(slog.DiscardHandler)})).OK(t)
+		web := httptest.NewServer(handler)
+		t.Cleanup(func() {
+			handler.Close()
+			web.Close()
+		})
+		read := func(resp *http.Response) (a answer) {
+			defer resp.Body.Close()
+			expect.OK(t, json.NewDecoder(resp.Body).Decode(&a))
+			return a
+		}
+		shows := func(path, what string, f func(answer) bool) {
+			t.Helper()
+			backend.Eventually(t, what, func() bool { return f(read(expect.Of(http.Get(web.URL + path)).OK(t))) })
+		}
+		order := func(verb, name, grant, reason string) (int, answer) {
+			text := expect.Of(json.Marshal(map[string]string{"name": name, "grant": grant, "reason": reason})).OK(t)
+			resp := expect.Of(http.Post(web.URL+"/"+verb, "application/json", bytes.NewReader(text))).OK(t)
+			return resp.StatusCode, read(resp)
+		}
+		lease, kept := acquire(t, s.quorum().Mutex("a", holdfast.Identity("worker"))), acquire(t, s.quorum().Mutex("b", holdfast.Identity("worker")))
+		agree(t, lease, 3)
+		agree(t, kept, 3)
+		status := expect.Of(in.Get(t.Context(), "a")).OK(t)
+		if !status.Held() {
+			t.Fatalf("Get: %+v", status)
+		}
+		grant := status.Holders[0].Grant
+		// The page may show a round before it, in which some nodes were too slow.
+		shows("/lock?name=a", "the holder is seen", func(a answer) bool {
+			return a.Error == "" && a.Key == "holdfast:{a}" && len(a.Holders) == 1 && a.Holders[0].Owner == "worker" && a.Holders[0].Grant == grant
+		})
+		shows("/list", "what a majority holds is listed", func(a answer) bool {
+			return a.Error == "" && a.list() == "mutex a worker, mutex b worker"
+		})
+		if code, a := order("revoke", "a", grant, "a deployment"); code != http.StatusOK || a.Warning != "" {
+			t.Fatalf("Revoke: %d, %+v", code, a)
+		}
+		backend.Told(t, "the holder is asked to let go", lease.Revoked())
+		next := backend.Start(t, s.quorum().Mutex("a", holdfast.Identity("next")))
+		if code, a := order("break", "a", grant, "it hangs"); code != http.StatusOK || a.Fence == "" || a.Warning != "" {
+			t.Fatalf("Break: %d, %+v", code, a)
+		}
+		backend.Receive(t, next)
+		shows("/lock?name=a", "the waiter has it, and why", func(a answer) bool {
+			return len(a.Holders) == 1 && a.Holders[0].Owner == "next" && slices.Contains(a.Record, struct{ What, Reason string }{"broken", "it hangs"})
+		})
+		shows("/list", "it is listed with its new holder", func(a answer) bool { return a.list() == "mutex a next, mutex b worker" })
+		if testing.Short() { // each look would wait for nodes that are down
+			return
+		}
+		s.nodes[1].Kill()
+		s.nodes[2].Kill()
+		shows("/list", "the list says that it is out of date", func(a answer) bool { return a.Why == "silent" && len(a.Locks) == 2 })
+		shows("/lock?name=a", "the page says so", func(a answer) bool { return a.Why == "silent" })
+		for _, verb := range []string{"break", "revoke"} {
+			if code, a := order(verb, "b", grant, "no majority"); code != http.StatusBadGateway || a.Error == "" {
+				t.Errorf("%s without a majority: %d, %+v", verb, code, a)
+			}
+		}
 	})
 }

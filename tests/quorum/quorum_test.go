@@ -60,7 +60,6 @@ type site struct {
 	clients        []*holdfast.Client   // of the latest quorum
 }
 
-// open starts nodes, and admits them.
 func open(t *testing.T, bin server.Binary, n int, ttl time.Duration, opts ...server.Option) *site {
 	t.Helper()
 	s := start(t, bin, n, opts...)
@@ -215,9 +214,7 @@ func (s *site) above(last uint64) uint64 {
 // rises requires that a lease's fence is above the last one.
 func rises(t *testing.T, lease *holdfast.Lease, last uint64) {
 	t.Helper()
-	if lease.Fence() <= last {
-		t.Errorf("fence %d follows %d", lease.Fence(), last)
-	}
+	expect.Rises(t, last, lease.Fence())
 }
 
 // cancelled makes the acquire of a lock wait until ready returns, and requires that it ends with its context then.
@@ -295,9 +292,7 @@ func wantHeld(t *testing.T, l *holdfast.Lock) {
 	for limit := time.Now().Add(30 * time.Second); errors.Is(err, holdfast.ErrUnavailable) && time.Now().Before(limit); {
 		lease, err = l.TryAcquire(t.Context()) // nodes were too slow to answer
 	}
-	if !errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("TryAcquire of a held lock: %v, %v", lease, err)
-	}
+	expect.Err(t, "TryAcquire of a held lock", err, holdfast.ErrHeld)
 	if lease != nil {
 		_ = lease.Release(t.Context())
 	}
@@ -305,13 +300,10 @@ func wantHeld(t *testing.T, l *holdfast.Lock) {
 
 // What a quorum adds to TestAQuorumsMutexHasOneHolder: all nodes hold the lock under one name, and a waiter whose time is up is told whose.
 func TestOneHolderAtATime(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock()) // its client makes up an owner's name
 		agree(t, lease, 3)
-		if got, want := nodesOf(lease), slices.Sorted(slices.Values(addrsOf(s.nodes))); !slices.Equal(got, want) {
-			t.Errorf("Nodes: %q, want %q", got, want)
-		}
+		expect.Same(t, "Nodes", nodesOf(lease), slices.Sorted(slices.Values(addrsOf(s.nodes))))
 		other := s.lock()
 		wantHeld(t, other)
 		var held *holdfast.HeldError
@@ -342,7 +334,6 @@ func TestOneHolderAtATime(t *testing.T) {
 
 // While nobody asks, the nodes' clocks may drift from what the client knows of them.
 func TestClocksPartWhileNothingIsAsked(t *testing.T) {
-	t.Parallel()
 	eachWithClock(t, func(t *testing.T, s *site, clock *clockshim.Clock) {
 		l := s.lock()
 		lease := acquire(t, l)
@@ -389,7 +380,6 @@ func (s *site) cleaned() {
 
 // Fault: Nodes are down. A minority is in nobody's way; without a majority nothing is granted, and nothing is left.
 func TestNodesAreDown(t *testing.T) {
-	t.Parallel()
 	each(t, 5, age, func(t *testing.T, s *site) {
 		l := s.lock()
 		first := acquire(t, l)
@@ -422,7 +412,6 @@ func TestNodesAreDown(t *testing.T) {
 // A lock counts as held if a majority says so. If one node says so and the others are away, that is no
 // majority.
 func TestHeldWithoutAMajority(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -433,9 +422,7 @@ func TestHeldWithoutAMajority(t *testing.T) {
 		_, err := other.TryAcquire(t.Context())
 		held, unknown := backend.IsHeld(t.Context(), other)
 		s.nodes[2].Resume()
-		if errors.Is(err, holdfast.ErrHeld) || !errors.Is(err, holdfast.ErrUnavailable) {
-			t.Errorf("TryAcquire: %v", err)
-		}
+		expect.ErrBut(t, "TryAcquire", err, holdfast.ErrUnavailable, holdfast.ErrHeld)
 		var few *quorum.Error
 		if !errors.As(unknown, &few) {
 			t.Errorf("IsHeld: %t, %v", held, unknown)
@@ -446,7 +433,6 @@ func TestHeldWithoutAMajority(t *testing.T) {
 
 // Fault: A process gets one node of three. It has nothing, and leaves nothing.
 func TestMinorityIsGivenBack(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for _, node := range s.nodes[1:] {
 			s.do(node, "SET", "holdfast:{q}", "theirs", "PX", "3600000")
@@ -465,7 +451,6 @@ func TestMinorityIsGivenBack(t *testing.T) {
 // Fault: A node has lost its counter. It grants nothing before it knows the counters of a majority of the others;
 // fences rise, although they are ahead of the clock.
 func TestRestartedNodeIsToldTheFences(t *testing.T) {
-	t.Parallel()
 	eachWithClock(t, func(t *testing.T, s *site, clock *clockshim.Clock) {
 		s.retryTimeout = 300 * time.Millisecond
 		ahead := time.Now().Add(time.Hour).UnixMicro()
@@ -487,15 +472,11 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 		s.nodes[0].Restart()
 		_, _ = s.lock().TryAcquire(t.Context()) // which begins the quarantine
 		clock.Jump(s.ttl + time.Second)
-		if lease, err := s.lock().TryAcquire(t.Context()); err == nil {
-			t.Errorf("with a node that cannot know the fences: %v", lease)
-		}
+		expect.Fails(t, "TryAcquire with a node that cannot know the fences", expect.ErrOf(s.lock().TryAcquire(t.Context())))
 		s.nodes[1].Resume()
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3) // the third one, too, has been told
-		if known := lastFence(t, s.nodes[0]); known < int64(last) {
-			t.Errorf("its counter is %d; %d was granted before", known, last)
-		}
+		expect.AtLeast(t, "its counter", lastFence(t, s.nodes[0]), int64(last))
 		backend.Release(t, lease)
 		s.nodes[1].Pause() // the only one that knew all fences
 		lease = acquire(t, s.lockWaiting(200*time.Millisecond))
@@ -507,7 +488,6 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 
 // Fault: A lease loses its majority. It is lost, and its holder is told.
 func TestMajorityIsLost(t *testing.T) {
-	t.Parallel()
 	each(t, 3, 9*time.Second, func(t *testing.T, s *site) {
 		var r recorder.Recorder
 		t.Cleanup(func() { r.Check(t) })
@@ -547,22 +527,18 @@ func (s *site) takenFrom(lease *holdfast.Lease, node int) {
 // A lease that has lost a minority is released on its remaining nodes. If the lost nodes do not answer, that is
 // not a loss of the lease.
 func TestReleaseOfALeaseThatLostAMinority(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
 		s.takenFrom(lease, 0)
 		s.nodes[2].Kill()
 		expect.OK(t, lease.Err())
-		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release: %v", err)
-		}
+		expect.ErrBut(t, "Release", lease.Release(t.Context()), holdfast.ErrUnavailable, holdfast.ErrLost)
 	})
 }
 
 // The deadline is that of the majority that remains, not that of lost nodes.
 func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquireOn(t, s.lock(holdfast.TTL(time.Minute), holdfast.NoRenew()), 3)
 		last := lease.Deadline().Add(5 * time.Second)
@@ -575,9 +551,7 @@ func TestDeadlineIsOfTheNodesThatAreLeft(t *testing.T) {
 			t.Errorf("the deadline is %s past that of a node that is needed; %v", d.Sub(last), lease.Err())
 		}
 		_ = lease.Release(t.Context()) // one node has lost it
-		if d := lease.Deadline(); d.After(time.Now()) {
-			t.Errorf("after the release, the deadline is in %s", time.Until(d))
-		}
+		expect.AtMost(t, "time left after the release", time.Until(lease.Deadline()), 0)
 	})
 }
 
@@ -598,7 +572,6 @@ func (d slowProbe) Probe(ctx context.Context) (driver.ServerInfo, error) {
 // Fault: A process starts while some node cannot be reached. It does not wait for that node once it has reached a
 // majority.
 func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for slow := range s.nodes {
 			never := make(chan struct{})
@@ -623,7 +596,6 @@ func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
 // Fault: A process has reached a majority, one node of which does not grant. It waits for those that it is still
 // reaching: they make another majority.
 func TestNodesThatAreBeingReachedCount(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.nodes[2].Kill()
 		s.nodes[2].Restart() // and is in quarantine
@@ -666,7 +638,6 @@ func (s *site) whenToldAFence(f func(i int)) *holdfast.Lock {
 	return s.lock()
 }
 
-// do runs a command on a node.
 func (s *site) do(node *server.Server, args ...any) {
 	s.t.Helper()
 	expect.OK(s.t, expect.ErrOf(node.Do(args...)))
@@ -675,7 +646,6 @@ func (s *site) do(node *server.Server, args ...any) {
 // Fault: The context ends while nodes are told of a fence. That says nothing about the nodes, and the error says why
 // it failed.
 func TestContextEndsWhileNodesAreToldAFence(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := s.whenToldAFence(func(int) {
@@ -693,7 +663,6 @@ func TestContextEndsWhileNodesAreToldAFence(t *testing.T) {
 // A client that is closed while nodes are told of a fence says so, and does not wait for a lease that nobody
 // has.
 func TestCloseWhileNodesAreToldAFence(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		var closed sync.WaitGroup
 		l := s.whenToldAFence(func(int) {
@@ -717,7 +686,6 @@ func TestCloseWhileNodesAreToldAFence(t *testing.T) {
 
 // Fault: A node loses the lock before it is told of its fence. Too few agree, and the error says why.
 func TestNodeLosesTheLockBeforeItIsToldAFence(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for _, c := range []struct {
 			command []any
@@ -746,7 +714,6 @@ func (s *site) heard() {
 	})
 }
 
-// setCounter sets a node's fence counter.
 func setCounter(t *testing.T, node *server.Server, fence int64) {
 	t.Helper()
 	backend.SetCounter(t, dialed(t, node), "holdfast:fences", fence)
@@ -766,14 +733,11 @@ func dialed(t *testing.T, node *server.Server) *redis.Client {
 
 // Nodes that nobody has admitted grant nothing, and are named in the error.
 func TestUninitialisedNodes(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := start(t, bin, 3)
 		expect.Err(t, "TryAcquire on new nodes", expect.ErrOf(s.lock().TryAcquire(t.Context())), holdfast.ErrQuarantine)
 		_, err := s.lock().Acquire(t.Context()) // which waits for the end of the quarantine
-		if !errors.Is(err, holdfast.ErrNotAdmitted) || !strings.Contains(err.Error(), s.nodes[1].Addr()) {
-			t.Errorf("Acquire on new nodes: %v", err)
-		}
+		expect.ErrSays(t, "Acquire on new nodes", err, holdfast.ErrNotAdmitted, s.nodes[1].Addr())
 		// A third node may still be in quarantine when two say that they are new.
 		q := s.quorum()
 		backend.Eventually(t, "they are admitted", func() bool { return inspect.NewQuorum(q).Admit(t.Context()) == nil })
@@ -784,7 +748,6 @@ func TestUninitialisedNodes(t *testing.T) {
 // If all nodes come back with older data, they know no later fence. Fences rise all the same once they are
 // admitted.
 func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		last := s.above(s.above(0))
 		for _, node := range s.nodes {
@@ -802,7 +765,6 @@ func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
 // A node that was emptied looks like a new one. Admit does not admit it while a lock that it has lost may be
 // held on the others.
 func TestInitOfANodeThatWasEmptied(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -829,7 +791,6 @@ func TestInitOfANodeThatWasEmptied(t *testing.T) {
 // Fault: A node comes back empty while a lock is held. It is first in quarantine, is then told the fences, and then
 // holds what the others hold.
 func TestNodeComesBackEmpty(t *testing.T) {
-	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
 		l := s.lock()
 		for range 5 {
@@ -848,9 +809,7 @@ func TestNodeComesBackEmpty(t *testing.T) {
 		if err := agreed(lease, 3); err != nil {
 			return err
 		}
-		if since := time.Since(restarting); since < s.ttl {
-			t.Errorf("it agreed %s after its restart, within the quarantine of %s", since, s.ttl)
-		}
+		expect.AtLeast(t, "its quarantine after the restart", time.Since(restarting), s.ttl)
 		// Now one of those that know the fence is away.
 		s.nodes[1].Kill()
 		if err := agreed(lease, 2); err != nil {
@@ -866,7 +825,6 @@ func TestNodeComesBackEmpty(t *testing.T) {
 
 // Fault: A lease has lost its majority, and nodes come back that would grant it. It is not extended to them.
 func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
-	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
 		lease := acquire(t, s.lock())
 		if err := agreed(lease, 3); err != nil {
@@ -915,7 +873,6 @@ func (d *before) Run(ctx context.Context, call driver.Call) (string, error) {
 
 // A waiter goes on waiting if a node is emptied while it is told the fences.
 func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.do(s.nodes[0], "DEL", "holdfast:caughtup")
 		emptied := make(chan struct{})
@@ -948,7 +905,6 @@ func TestNodesKilledInTurnUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make nightly")
 	}
-	t.Parallel()
 	each(t, 5, term, func(t *testing.T, s *site) {
 		var holders, overlaps atomic.Int32
 		var last, grants atomic.Uint64
@@ -969,9 +925,7 @@ func TestNodesKilledInTurnUnderLoad(t *testing.T) {
 							overlaps.Add(1)
 							t.Errorf("%d holders", n)
 						}
-						if before := last.Swap(lease.Fence()); before >= lease.Fence() {
-							t.Errorf("fence %d follows %d", lease.Fence(), before)
-						}
+						expect.Rises(t, last.Swap(lease.Fence()), lease.Fence())
 						grants.Add(1)
 						time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
 						lost := lease.Err()
@@ -1015,7 +969,6 @@ func (d *dallying) Err() error {
 // A process that stops between its requests for longer than its locks last must not count its grants as a lease
 // if some of them are over: another process may have held the lock meanwhile, with a higher fence.
 func TestStopsBetweenItsRequests(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for ttl := 400 * time.Millisecond; ttl < 10*time.Second; ttl *= 2 {
 			for range 2 {
@@ -1107,7 +1060,6 @@ func (d counted) Run(ctx context.Context, call driver.Call) (string, error) {
 
 // If a node hangs, a waiter does not ask it more and more often.
 func TestWaitingWhileANodeHangs(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
@@ -1161,7 +1113,6 @@ func TestWaitingWhileANodeHangs(t *testing.T) {
 
 // Goroutines of one process do not compete with each other.
 func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		l := s.lock()
 		lease := acquire(t, l)
@@ -1181,9 +1132,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 		}
 		backend.Release(t, lease)
 		for want := range cap(order) {
-			if got := <-order; got != want {
-				t.Errorf("goroutine %d is served in place %d", got, want)
-			}
+			expect.Equal(t, "the goroutine that is served", <-order, want)
 		}
 		// A waiter that leaves passes the turn on.
 		lease = acquire(t, l)
@@ -1195,7 +1144,6 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 
 // A server that is named by two addresses counts once.
 func TestOneServerByTwoAddresses(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := start(t, bin, 2)
 		a, b := s.nodes[0].Addr(), s.nodes[1].Addr()
@@ -1221,7 +1169,5 @@ func TestQuorumRefuses(t *testing.T) {
 	expect.Err(t, "32 nodes", expect.ErrOf(quorum.New(many, nil)), holdfast.ErrInvalid)
 	expect.Err(t, "a negative node timeout", expect.ErrOf(quorum.New(many[:3], &quorum.Config{NodeTimeout: -1})), holdfast.ErrInvalid)
 	slow := expect.Of(quorum.New(many[:3], &quorum.Config{NodeTimeout: time.Second})).OK(t)
-	if _, err := slow.Mutex("a", holdfast.TTL(time.Second)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
-		t.Errorf("a node timeout too long for the TTL: %v", err)
-	}
+	expect.Err(t, "a node timeout too long for the TTL", expect.ErrOf(slow.Mutex("a", holdfast.TTL(time.Second)).Acquire(t.Context())), holdfast.ErrInvalid)
 }

@@ -35,7 +35,6 @@ func lasting(t *testing.T, bin server.Binary) *site {
 // Fault: All nodes restart, one by one, and nobody asks for a lock meanwhile. They vouch for each other once all are
 // back.
 func TestRollingRestart(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := lasting(t, bin)
 		last := s.above(s.above(0))
@@ -52,7 +51,6 @@ func TestRollingRestart(t *testing.T) {
 // Fault: All nodes have restarted, and one is away, or has lost its data. The others do not vouch for themselves,
 // since it may have known the latest fence; with an empty one it takes an operator.
 func TestRestartedTogether(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := lasting(t, bin)
 		s.retryTimeout = 300 * time.Millisecond
@@ -108,7 +106,6 @@ func TestCountersThatAreNone(t *testing.T) {
 // Fault: Nodes are farther away than the default node timeout, connections are new, and scripts unknown. They can be
 // locked.
 func TestFarNodes(t *testing.T) {
-	t.Parallel()
 	each(t, 3, 10*time.Second, func(t *testing.T, s *site) {
 		s.retryTimeout = 10 * time.Minute // a slow machine needs many rounds
 		links := s.links()
@@ -136,7 +133,6 @@ func TestFarNodes(t *testing.T) {
 
 // Fault: A node without which it is not known who holds a lock is reached late. It is waited for.
 func TestALateNodeIsAskedWhoHoldsALock(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.retryTimeout = 10 * time.Minute
 		lease := acquire(t, s.quorum().Mutex("q", holdfast.Identity("me")))
@@ -188,7 +184,6 @@ func (s *site) cutOff() []*proxy.Proxy {
 
 // Fault: A majority is away for less than RetryTimeout. It is waited for, even by TryAcquire.
 func TestMajorityComesBack(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.retryTimeout = 10 * time.Minute
 		for what, acquire := range map[string]acquirer{"Acquire": (*holdfast.Lock).Acquire, "TryAcquire": (*holdfast.Lock).TryAcquire} {
@@ -210,7 +205,6 @@ func TestMajorityComesBack(t *testing.T) {
 
 // Fault: The context ends while there is no majority. The error says both.
 func TestContextEndsWithoutAMajority(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.retryTimeout = 10 * time.Minute
 		ctx, cancel := context.WithCancel(t.Context())
@@ -227,7 +221,6 @@ func TestContextEndsWithoutAMajority(t *testing.T) {
 
 // Fault: The context ends while nodes that lost their data grant nothing yet. The error says both.
 func TestContextEndsInAQuarantine(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for _, node := range s.nodes {
 			s.do(node, "FLUSHALL")
@@ -236,15 +229,12 @@ func TestContextEndsInAQuarantine(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := s.wants(ctx, 6, (*holdfast.Lock).Acquire, s.links()) // all nodes, twice
 		cancel()
-		if err := (<-failed).err; !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrQuarantine) {
-			t.Errorf("Acquire: %v", err)
-		}
+		expect.ErrBoth(t, "Acquire", (<-failed).err, context.Canceled, holdfast.ErrQuarantine)
 	})
 }
 
 // Fault: A majority reports an error that waiting does not mend. It is returned at once.
 func TestMajorityRefuses(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.retryTimeout = 10 * time.Minute
 		l := s.lock()

@@ -23,7 +23,6 @@ import (
 
 // One of four nodes may be away. Two processes with two nodes each have no majority; three nodes are one.
 func TestFourNodes(t *testing.T) {
-	t.Parallel()
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		// Only the last step is repeated: a node that restarts is in quarantine for as long as a lease may
 		// last.
@@ -84,7 +83,6 @@ func (s *site) known(q *quorum.Quorum) *holdfast.Lock {
 // Fault: A node does not answer a vote. The others grant the lock, and votes for other locks reach the node on other connections. The
 // vote is given back.
 func TestALoneVoteIsNotAnswered(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.commandTimeout = 10 * time.Minute // the connection hangs until it is cut
 		links := s.links()
@@ -109,7 +107,6 @@ func TestALoneVoteIsNotAnswered(t *testing.T) {
 //
 // Fault: A node hangs while it is asked, and grants when nobody waits for its answer any more. It is sent the release, too.
 func TestOneRoundWithoutANode(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		l := s.quorum(500*time.Millisecond).Mutex("q", holdfast.NoRenew())
 		fence := func(nodes int) uint64 {
@@ -126,9 +123,7 @@ func TestOneRoundWithoutANode(t *testing.T) {
 		last := fence(2)
 		for range 3 {
 			next := fence(2)
-			if next != last+1 {
-				t.Errorf("fence %d follows %d", next, last)
-			}
+			expect.Equal(t, "the next fence", next, last+1)
 			last = next
 		}
 		s.nodes[2].Resume()
@@ -148,7 +143,6 @@ func TestAVoteThatDoesNotCount(t *testing.T) {
 		"its mark": {[]any{"DEL", "holdfast:incarnation"}, 1},
 	} {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel()
 			each(t, 3, age, func(t *testing.T, s *site) {
 				l := s.known(s.quorum(10 * time.Second))
 				s.do(s.nodes[2], c.loses...)
@@ -156,12 +150,8 @@ func TestAVoteThatDoesNotCount(t *testing.T) {
 				if nodes := nodesOf(lease); len(nodes) != 2 || slices.Contains(nodes, s.nodes[2].Addr()) {
 					t.Errorf("%q agree", nodes)
 				}
-				if kept, err := s.nodes[2].Do("EXISTS", "holdfast:{q}"); kept != int64(0) || err != nil {
-					t.Errorf("the node keeps it: %v, %v", kept, err)
-				}
-				if n, err := s.nodes[2].Do("EXISTS", "holdfast:fences"); n != c.counters || err != nil {
-					t.Errorf("the node has %v counters, %v", n, err)
-				}
+				expect.Of(s.nodes[2].Do("EXISTS", "holdfast:{q}")).Is(t, "votes that the node keeps", int64(0))
+				expect.Of(s.nodes[2].Do("EXISTS", "holdfast:fences")).Is(t, "the node's counters", c.counters)
 				backend.Release(t, lease)
 			})
 		})
@@ -170,7 +160,6 @@ func TestAVoteThatDoesNotCount(t *testing.T) {
 
 // Fault: A vote is delayed until its release was answered. What the node sets then is released within seconds.
 func TestAVoteComesAfterItsRelease(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		links := s.links()
 		l := s.known(s.through(links, 10*time.Second))
@@ -190,7 +179,6 @@ func TestAVoteComesAfterItsRelease(t *testing.T) {
 // Fault: A node hangs while it is asked for a vote, and the client closes before the node goes on. The node then carries out the vote, and
 // the release, which was sent behind it on the same connection.
 func TestAClientClosesWhileANodeHangs(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.commandTimeout, s.retryTimeout = 500*time.Millisecond, 500*time.Millisecond // after which Close gives up
 		l := s.known(s.quorum(100 * time.Millisecond))
@@ -209,16 +197,13 @@ func TestAClientClosesWhileANodeHangs(t *testing.T) {
 		if s.nodes[1].CommandStats()["set"] == before {
 			t.Error("the vote was not carried out")
 		}
-		if set, err := s.nodes[1].Do("EXISTS", "holdfast:{q}"); set != int64(0) || err != nil {
-			t.Errorf("the vote is left: %v, %v", set, err)
-		}
+		expect.Of(s.nodes[1].Do("EXISTS", "holdfast:{q}")).Is(t, "votes that are left", int64(0))
 	})
 }
 
 // Fault: The clocks of the nodes are set back, and the ids of their counters reach too high a number within a millisecond. Votes with such
 // fences are given back and scripts ask again, without holding up other answers on the connection.
 func TestVotesWhoseFencesDoNotFit(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.commandTimeout, s.retryTimeout = 20*time.Second, 10*time.Second
 		l := s.known(s.quorum(10 * time.Second))
@@ -233,7 +218,6 @@ func TestVotesWhoseFencesDoNotFit(t *testing.T) {
 
 // A node that refuses one of the commands is asked by script for a while, and not by these commands each time.
 func TestANodeThatRefusesVotes(t *testing.T) {
-	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		links := s.links()
 		l := s.known(s.through(links, 10*time.Second))
@@ -249,9 +233,7 @@ func TestANodeThatRefusesVotes(t *testing.T) {
 		for range leases {
 			backend.Release(t, acquireOn(t, l, 3))
 		}
-		if n := votes.Load(); n == 0 || n > leases/2 {
-			t.Errorf("%d leases took %d such votes", leases, n)
-		}
+		expect.Between(t, fmt.Sprintf("votes for %d leases", leases), votes.Load(), 1, leases/2)
 	})
 }
 

@@ -135,9 +135,7 @@ func TestNoScriptLooksAtAllHolders(t *testing.T) {
 			t.Helper()
 			b.rdb.ConfigResetStat(t.Context())
 			reply := call()
-			if !strings.HasPrefix(reply, want) {
-				t.Errorf("the reply is %.100q, want %q", reply, want)
-			}
+			expect.Begins(t, "the reply", reply, want)
 			expect.Equal(t, want+" looks at", lookAtAll.FindString(b.rdb.Info(t.Context(), "commandstats").Val()), "")
 			expect.AtMost(t, "holders are told of at once", strings.Count(reply, "\n"), 100)
 		}
@@ -296,9 +294,7 @@ func TestEnteringAQueueRemovesOldDeadWaiters(t *testing.T) {
 			token := "new" + strconv.Itoa(n)
 			b.acquire("w", token)
 			after := b.rdb.ZCard(t.Context(), "{k}:q").Val()
-			if removed := before + 1 - after; removed < 0 || removed > 20 {
-				t.Fatalf("%d entries were removed", removed)
-			}
+			expect.Between(t, "entries removed", before+1-after, 0, 20)
 			before = after
 			if b.rdb.ZCount(t.Context(), "{k}:q", "0", strconv.FormatInt(old+1000, 10)).Val() == 1 {
 				for _, kept := range []string{member("old"), member("reconnecting"), "x:ended", member(token)} {

@@ -9,7 +9,6 @@ import (
 
 const keep = 60000
 
-// once runs a script on the job whose lock is {k}.
 func (b bench) once(s script.Script, args ...any) string {
 	b.t.Helper()
 	return seen(b.on([]string{"{k}", "{k}:once"}, s, args...))

@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
-// owned returns an owner's lock.
 func owned(b bench) shares { return shares{b, "own", everything} }
 
 // enter acquires it for an owner.

@@ -385,9 +385,7 @@ func TestBarrier(t *testing.T) {
 			b.expect("released T", b.end("F", "died"))
 			b.expect("broken T 4 6 died "+info, b.await("A", 4, 4))
 			b.expect("waiting T P 6 1", b.await("A", 5, 6))
-			if fields := b.rdb.HKeys(b.t.Context(), "{k}").Val(); strings.Count(fmt.Sprint(fields), "@") != 1 {
-				b.t.Errorf("what is left of those who ended: %q", fields)
-			}
+			expect.Equal(b.t, "fields left of those who ended", strings.Count(fmt.Sprint(b.rdb.HKeys(b.t.Context(), "{k}").Val()), "@"), 1)
 		},
 		"given up": func(b parties) {
 			for _, token := range []string{"A", "B", "C"} {

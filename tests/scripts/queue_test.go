@@ -1,6 +1,8 @@
 package scripts
 
 import (
+	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // A lock is acquired in the very millisecond in which the last tombstone ended: the remaining time is rounded
@@ -27,9 +31,7 @@ func TestATombstoneThatHasJustEnded(t *testing.T) {
 			// If the machine stalls, the test may be too late.
 			seen = timeOf(reply)-ended < time.Millisecond.Microseconds()
 		}
-		if !seen {
-			t.Error("never in time")
-		}
+		expect.Equal(t, "seen in time", seen, true)
 	})
 }
 
@@ -50,6 +52,163 @@ func TestAQueueOutlastsTheTimeBetweenLooks(t *testing.T) {
 					t.Errorf("%s: after %s the queue stays for %s", mode, before, left)
 				}
 			}
+		}
+	})
+}
+
+// In the gap after a chain of hand-overs none of our clients gets the lock: neither those that wait when it
+// begins, nor those that come, nor those whose predecessor leaves.
+func TestGap(t *testing.T) {
+	onEach(t, func(t *testing.T, b bench) {
+		const gap = 10 * time.Millisecond
+		comes := []any{"wk", "D", 60000, 0, 1, info, claim, "channel-B", ""}
+		for what, asks := range map[string][]call{
+			"the first looks":  {{script.Acquire(), []any{"lk", "B", 60000, 0, 1, info, claim, "channel-B", ""}}},
+			"one tries":        {{script.Acquire(), []any{"tk", "C", 60000, 0, 1, info}}},
+			"one comes":        {{script.Acquire(), comes}},
+			"the first leaves": {{script.Acquire(), comes}, {script.Release(), []any{"k", "B", member("B"), 0}}},
+		} {
+			// If the machine stalls, the test may be too late for a gap.
+			seen := false
+			for n := 0; n < 100 && !seen; n++ {
+				b.rdb.FlushAll(t.Context())
+				b := newBench(t, b.back)
+				b.listen("B")
+				b.acquire("tk", "A")
+				b.acquire("wk", "B")
+				time.Sleep(55 * time.Millisecond) // longer than a chain
+				replies, took, free := b.together(append([]call{{script.Release(), []any{"k", "A", "", 0}}}, asks...))
+				if seen = took < gap; seen && !free {
+					t.Errorf("%s: %q, and the gap is over", what, replies)
+				}
+			}
+			expect.Equal(t, what+": seen in time", seen, true)
+		}
+	})
+}
+
+// call is a script with its arguments.
+type call struct {
+	script script.Script
+	args   []any
+}
+
+// together sends scripts at once, so that the server runs one right after the other. It returns the replies,
+// how long that took by the server's clock from the first reply on, and whether the lock was free then. The
+// embedded server answers before it has read everything, over connections that delay nothing, and its time
+// stands still meanwhile.
+func (b bench) together(calls []call) (replies []string, took time.Duration, free bool) {
+	b.t.Helper()
+	if b.back.Server == nil {
+		for _, c := range calls {
+			replies = append(replies, b.run(c.script, c.args...))
+		}
+		return replies, time.Duration(b.later(0)-timeOf(replies[0])) * time.Microsecond, b.rdb.Exists(b.t.Context(), "{k}").Val() == 0
+	}
+	var evals []*redis.Cmd
+	var exists *redis.IntCmd
+	var now *redis.TimeCmd
+	_, err := b.rdb.Pipelined(b.t.Context(), func(p redis.Pipeliner) error {
+		for _, c := range calls {
+			evals = append(evals, p.Eval(b.t.Context(), c.script.Source, keysFor(c.script), c.args...))
+		}
+		exists, now = p.Exists(b.t.Context(), "{k}"), p.Time(b.t.Context())
+		return nil
+	})
+	expect.OK(b.t, err)
+	for _, e := range evals {
+		replies = append(replies, e.Val().(string))
+	}
+	return replies, time.Duration(now.Val().UnixMicro()-timeOf(replies[0])) * time.Microsecond, exists.Val() == 0
+}
+
+// timeOf returns the server's time in a reply.
+func timeOf(reply string) int64 { return number(strings.Fields(reply)[1]) }
+
+// After the gap the first waiter gets the lock. A gap whose end a clock has moved far into the future does not
+// count.
+func TestGapEnds(t *testing.T) {
+	onEach(t, func(t *testing.T, b bench) {
+		b.listen("B")
+		b.acquire("tk", "A")
+		b.acquire("wk", "B")
+		time.Sleep(55 * time.Millisecond)
+		b.eval(script.Release(), "k", "A", "", 0)
+		backend.Eventually(t, "the first gets the lock", func() bool { return strings.HasPrefix(b.acquire("lk", "B"), "granted") })
+		b.expect("released T", b.release("B", "", 0))
+		backend.Eventually(t, "the gap is forgotten", func() bool { return b.rdb.Exists(t.Context(), "{k}:q").Val() == 0 })
+
+		// A queue that was lost, with all its waiters, is not kept because of a gap.
+		b.acquire("tk", "A")
+		b.acquire("wk", "B")
+		b.rdb.Del(t.Context(), "{k}:q")
+		time.Sleep(55 * time.Millisecond)
+		b.expect("released T", b.eval(script.Release(), "k", "A", "", 0))
+		backend.Eventually(t, "the gap is forgotten", func() bool { return b.rdb.Exists(t.Context(), "{k}:q").Val() == 0 })
+
+		b.rdb.ZAdd(t.Context(), "{k}:q", redis.Z{Score: -float64(b.later(time.Hour)), Member: "gap"})
+		b.expect("granted T P T 1", b.acquire("tk", "A"))
+	})
+}
+
+// handOverCalls is how many commands the scripts of one hand-over call while a few wait: 10 in the release, 9 in
+// the enqueue of the next waiter.
+const handOverCalls = 19
+
+// A hand-over calls no more commands than that.
+func TestCommandsOfAHandOver(t *testing.T) {
+	onEachReal(t, func(t *testing.T, b bench) {
+		const waiting, rounds = 4, 5
+		token := func(n int) string { return "W" + strconv.Itoa(n) }
+		for n := range waiting + rounds {
+			b.listen(token(n))
+		}
+		b.expect("granted T P T 1", b.acquire("t", token(0)))
+		for n := 1; n < waiting; n++ {
+			b.acquire("w", token(n))
+		}
+
+		before := b.back.Server.CommandStats()
+		for n := range rounds {
+			b.begins("queued ", b.acquire("w", token(n+waiting)))
+			b.expect("released T", b.release(token(n), "", 0))
+		}
+		calls := b.back.Server.CommandStats()
+		maps.DeleteFunc(calls, func(command string, n int64) bool {
+			calls[command] -= before[command]
+			// These are the test's own; subscriptions are pinged as time passes.
+			return n == before[command] || command == "eval" || command == "info" || command == "ping"
+		})
+
+		b.begins("hf2:"+token(rounds)+":", b.read())
+		sum := int64(0)
+		for _, n := range calls {
+			sum += n
+		}
+		// On a slow machine the queue's expiry is set once more.
+		if sum < rounds || sum > handOverCalls*rounds+2 {
+			t.Errorf("%d hand-overs call %d commands, want %d at most: %v", rounds, sum, handOverCalls*rounds, calls)
+		}
+	})
+}
+
+// A reply without a write leaves a key's expiry unchanged, even in the key's last moment: on Redis 7.0 a key
+// stays alive while a script runs, although the time from which PEXPIRE counts advances.
+func TestAnswersDoNotProlong(t *testing.T) {
+	onEachReal(t, func(t *testing.T, b bench) {
+		inItsLastMoment := `
+redis.call('SET', KEYS[1], 'hf2:A:1:1:0:{}', 'PX', 1)
+local ends = redis.call('PEXPIRETIME', KEYS[1])
+for i = 1, 2000000 do
+end
+local function renew()
+` + script.Renew().Source + `
+end
+local said = renew()
+return string.match(said, '^%a+') .. ' ' .. redis.call('PEXPIRETIME', KEYS[1]) - ends`
+		said, err := b.rdb.Eval(t.Context(), inItsLastMoment, []string{"{k}"}, "", "B", 60000, 0, 1).Result()
+		if err != nil || said != "gone 0" {
+			t.Errorf("by how many ms the key lasts longer after an answer: %v, %v", said, err)
 		}
 	})
 }

@@ -5,6 +5,7 @@ package scripts
 import (
 	"fmt"
 	"maps"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -32,13 +33,11 @@ func newBench(t *testing.T, back *backend.Backend) bench {
 
 // onEach runs a test on the embedded server and on every real one.
 func onEach(t *testing.T, test func(t *testing.T, b bench)) {
-	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) { test(t, newBench(t, back)) })
 }
 
 // onEachReal runs a test on every real server.
 func onEachReal(t *testing.T, test func(t *testing.T, b bench)) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) { test(t, newBench(t, back)) })
 }
 
@@ -183,9 +182,7 @@ func (b bench) on(keys []string, s script.Script, args ...any) string {
 // begins requires that a reply, or a value, begins so.
 func (b bench) begins(want, got string) {
 	b.t.Helper()
-	if !strings.HasPrefix(got, want) {
-		b.t.Errorf("%.200q; want that it begins with %q", got, want)
-	}
+	expect.Begins(b.t, "the reply", got, want)
 }
 
 // lastsFor requires that a key lasts for what is left of ms.
@@ -199,9 +196,7 @@ func (b bench) lastsFor(key string, ms int64) {
 // rises requires that one fence is above another that was granted before it.
 func (b bench) rises(before, fence int64) {
 	b.t.Helper()
-	if fence <= before {
-		b.t.Errorf("fence %d follows %d", fence, before)
-	}
+	expect.Rises(b.t, before, fence)
 }
 
 // gone requires that none of these keys exists.
@@ -220,9 +215,7 @@ func (b bench) expect(want, got string) {
 		return digits
 	})
 	got = regexp.MustCompile(`:(1\d{12}|946\d{9}):`).ReplaceAllString(got, ":T:")
-	if got != want {
-		b.t.Errorf("the reply is\n  %q, want\n  %q", got, want)
-	}
+	expect.Equal(b.t, "the reply", got, want)
 }
 
 func (b bench) acquire(mode, token string) string {
@@ -273,7 +266,6 @@ func (b bench) grantAnother() {
 // farAhead is the error if somebody has set the counter.
 const farAhead = "error BADFENCE the fence counter {k}:f leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again"
 
-// configure changes a setting of a real server.
 func (b bench) configure(setting, value string) {
 	b.t.Helper()
 	expect.OK(b.t, b.rdb.ConfigSet(b.t.Context(), setting, value).Err())
@@ -348,9 +340,7 @@ func TestScripts(t *testing.T) {
 			alone("renewed T P T 80") // a tombstone does not count as a waiter
 			renewed := b.run(script.Renew(), "", "A", 60900, 0, b.fence())
 			lasts := b.rdb.PExpireTime(b.t.Context(), "{k}").Val().Microseconds() - timeOf(renewed)
-			if lasts < 60_898_000 || lasts > 60_902_000 {
-				b.t.Errorf("renewed for 60900 ms, it lasts for %d µs", lasts)
-			}
+			expect.Between(b.t, "time in µs after a renewal for 60900 ms", lasts, 60_898_000, 60_902_000)
 			b.expect("gone T", b.release("B", "", 0))
 			b.expect("kept T", b.eval(script.ReleaseByKey(), "", "B"))
 			b.expect("released T", b.release("A", "", 0))
@@ -437,9 +427,7 @@ func TestScripts(t *testing.T) {
 			b.expect("renewed T P 0 0", reassert("A", soon, ahead))
 			b.expect("released T", b.release("A", "", 0))
 			b.acquire("t", "B")
-			if got := strings.Split(b.read(), ":")[2]; got <= ahead {
-				b.t.Errorf("fence %s follows %s", got, ahead)
-			}
+			expect.Rises(b.t, ahead, strings.Split(b.read(), ":")[2])
 			// The counter may be that of a grant after the holder's.
 			b.rdb.Del(b.t.Context(), "{k}")
 			now := b.later(0)
@@ -553,4 +541,20 @@ func TestAnEmptyCounterTellsItsLastFence(t *testing.T) {
 		b.rdb.Del(t.Context(), "{k}:f")
 		b.expect("renewed T P 0 0", reassert())
 	})
+}
+
+func TestMain(m *testing.M) {
+	backend.AtOnce(16) // the tests mostly wait for keys to expire
+	os.Exit(m.Run())
+}
+
+// seeds returns the seeds of n random cases, with -short of a third as many, and those with which a test is known to find rare mutants.
+func seeds(n int, also ...uint64) []uint64 {
+	if testing.Short() {
+		n /= 3
+	}
+	for i := range n {
+		also = append(also, backend.Seed(i))
+	}
+	return also
 }

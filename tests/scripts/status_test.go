@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // status asks for the status of a lock of that kind, with all its holders and waiters.
@@ -172,8 +173,6 @@ func TestScan(t *testing.T) {
 			}
 		}
 		slices.Sort(told)
-		if told = slices.Compact(told); !slices.Equal(told, want) {
-			t.Errorf("the keys are %q, want %q", told, want)
-		}
+		expect.Same(t, "the keys", slices.Compact(told), want)
 	})
 }

@@ -30,8 +30,43 @@ import (
 // lasts is the TTL of locks that must not expire, however slow the machine is.
 const lasts = time.Hour
 
-// job is what a role is for. It works as that user on locks whose names begin with its name, and returns the
-// first error.
+// failure is what must panics with.
+type failure struct{ error }
+
+// must ends attempt with an error, if there is one, get with that of a call, and is if err is not the target.
+func must(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+func get[T any](value T, err error) T {
+	must(err)
+	return value
+}
+
+func is(what string, err, target error) {
+	if !errors.Is(err, target) {
+		must(fmt.Errorf("%s: %w", what, err))
+	}
+}
+
+// attempt returns the error that has ended f.
+func attempt(f func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return nil
+}
+
+// job is what a role is for. It works as that user on locks whose names begin with its name, and ends with the first error.
 type job struct {
 	site
 	t    *testing.T
@@ -96,26 +131,17 @@ func result(done <-chan error) error {
 
 // locking acquires a free lock, is refused a held one, waits for one and is handed it, is woken when one is
 // found free, and leaves a queue. It also uses locks that several may hold.
-func locking(j job) error {
+func locking(j job) {
 	ctx := context.Background()
 	operator, one, two := j.client(j.t, ""), j.client(j.t, j.name), j.client(j.t, j.name)
 
 	if j.forget {
 		j.do(j.t, "SCRIPT", "FLUSH")
 	}
-	lease, err := j.lock(one, "free", lasts).TryAcquire(ctx)
-	if err != nil {
-		return err
-	}
-	if err := lease.Extend(ctx, 2*lasts); err != nil {
-		return err
-	}
-	if _, err := j.lock(two, "free", lasts).TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
-		return fmt.Errorf("a lock that is held: %w", err)
-	}
-	if err := lease.Release(ctx); err != nil {
-		return err
-	}
+	lease := get(j.lock(one, "free", lasts).TryAcquire(ctx))
+	must(lease.Extend(ctx, 2*lasts))
+	is("a lock that is held", expect.ErrOf(j.lock(two, "free", lasts).TryAcquire(ctx)), holdfast.ErrHeld)
+	must(lease.Release(ctx))
 
 	// A holder whose lock has gone asks whether the server has lost its data.
 	flags := ""
@@ -123,100 +149,66 @@ func locking(j job) error {
 		flags = "c"
 	}
 	reply, err := j.run(j.t, j.name, script.Reassert(), j.name+"/free", flags, "AAAAAAAAAAAAAAAAAAAAAA", "60000", "9000000000000000", "1", "1", "{}", "1", "0", "1")
-	if err != nil {
-		return denied(err)
-	}
+	must(denied(err))
 	if text, failed := strings.CutPrefix(reply, "error "); failed {
-		return fmt.Errorf("%w: %s", holdfast.ErrDenied, text)
+		must(fmt.Errorf("%w: %s", holdfast.ErrDenied, text))
 	} else if !strings.HasPrefix(reply, "absent ") {
-		return fmt.Errorf("a lock that another has had: %s", reply)
+		must(fmt.Errorf("a lock that another has had: %s", reply))
 	}
 
 	// It is renewed.
-	err = lasting(func(ttl time.Duration) error {
-		lease, err := j.lock(one, "renewed", ttl).Acquire(ctx)
-		if err != nil {
-			return err
-		}
+	lasting(func(ttl time.Duration) {
+		lease := get(j.lock(one, "renewed", ttl).Acquire(ctx))
 		for first := lease.Deadline(); !lease.Deadline().After(first); time.Sleep(5 * time.Millisecond) {
 			if err := lease.Err(); err != nil {
-				return fmt.Errorf("a lease that should be renewed: %w", err)
+				must(fmt.Errorf("a lease that should be renewed: %w", err))
 			}
 		}
-		return lease.Release(ctx)
+		must(lease.Release(ctx))
 	})
-	if err != nil {
-		return err
-	}
 
 	// It is handed over. If that is denied, the waiter looks again when the lease would have ended.
-	err = lasting(func(ttl time.Duration) error {
-		lease, err := j.lock(one, "held", ttl).Acquire(ctx)
-		if err != nil {
-			return err
-		}
+	lasting(func(ttl time.Duration) {
+		lease := get(j.lock(one, "held", ttl).Acquire(ctx))
 		waiting := j.waiter(ctx, operator, two, "held")
 		released := lease.Release(ctx)
-		return errors.Join(released, result(waiting))
+		must(errors.Join(released, result(waiting)))
 	})
-	if err != nil {
-		return err
-	}
 
 	// The lock is found free while somebody is queued.
-	lease, err = j.lock(one, "found", lasts).Acquire(ctx)
-	if err != nil {
-		return err
-	}
+	lease = get(j.lock(one, "found", lasts).Acquire(ctx))
 	waiting := j.waiter(ctx, operator, two, "found")
-	if err := j.redis(j.t, "").Del(ctx, "holdfast:{"+lease.Name()+"}").Err(); err != nil {
-		return err
-	}
+	must(j.redis(j.t, "").Del(ctx, "holdfast:{"+lease.Name()+"}").Err())
 	switch passing, err := j.lock(one, "found", lasts).TryAcquire(ctx); {
 	case err == nil:
-		if err := passing.Release(ctx); err != nil {
-			return err
-		}
-	case !errors.Is(err, holdfast.ErrHeld):
-		return err
+		must(passing.Release(ctx))
+	default:
+		is("a lock that is found free", err, holdfast.ErrHeld)
 	}
-	if err := result(waiting); err != nil {
-		return err
-	}
+	must(result(waiting))
 	_ = lease.Release(ctx) // it is lost
 	if !j.deaf {
-		if err := j.passing(one); err != nil {
-			return err
-		}
+		j.passing(one)
 	}
 
 	// A waiter gives up.
-	lease, err = j.lock(one, "left", lasts).Acquire(ctx)
-	if err != nil {
-		return err
-	}
+	lease = get(j.lock(one, "left", lasts).Acquire(ctx))
 	leaving, leave := context.WithCancel(ctx)
 	waiting = j.waiter(leaving, operator, two, "left")
 	leave()
-	if err := result(waiting); !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("a waiter that gave up: %w", err)
-	}
+	is("a waiter that gave up", result(waiting), context.Canceled)
 	backend.Eventually(j.t, "the waiter that gave up is not in the queue", func() bool {
 		queued, err := backend.Waiting(ctx, j.lock(operator, "left", lasts))
 		return err == nil && queued == 0
 	})
-	if err := lease.Release(ctx); err != nil {
-		return err
-	}
-	if err := readingAndWriting(j); err != nil {
-		return err
-	}
-	return counting(j)
+	must(lease.Release(ctx))
+	readingAndWriting(j)
+	counting(j)
 }
 
 // passing finds a lock free while a waiter is queued that listens and never looks. A client's waiter is not enough: while its
 // subscription is new, the server may take it for dead, or it may look at the same time. Then nothing is published.
-func (j job) passing(user *holdfast.Client) error {
+func (j job) passing(user *holdfast.Client) {
 	j.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -228,9 +220,7 @@ func (j job) passing(user *holdfast.Client) error {
 	}
 	hears := subscribe(ctx, channel)
 	defer hears.Close()
-	if _, err := hears.Receive(ctx); err != nil {
-		return err
-	}
+	get(hears.Receive(ctx))
 	for _, step := range []struct {
 		reply string
 		args  []string
@@ -240,24 +230,18 @@ func (j job) passing(user *holdfast.Client) error {
 	} {
 		reply, err := j.run(j.t, "", script.Acquire(), lock.Name(), step.args...)
 		if err != nil || !strings.HasPrefix(reply, step.reply) {
-			return fmt.Errorf("want %q: %q, %w", step.reply, reply, err)
+			must(fmt.Errorf("want %q: %q, %w", step.reply, reply, err))
 		}
 	}
-	if err := rdb.Del(ctx, k.Lock).Err(); err != nil {
-		return err
-	}
-	if _, err := lock.TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
-		return fmt.Errorf("a free lock for which somebody is queued: %w", err)
-	}
+	must(rdb.Del(ctx, k.Lock).Err())
+	is("a free lock for which somebody is queued", expect.ErrOf(lock.TryAcquire(ctx)), holdfast.ErrHeld)
 	if told, err := hears.ReceiveMessage(ctx); err != nil || !strings.HasPrefix(told.Payload, "hf2 grant BBBBBBBBBBBBBBBBBBBBBB ") {
-		return fmt.Errorf("the waiter is told %v, %w", told, err)
+		must(fmt.Errorf("the waiter is told %v, %w", told, err))
 	}
-	return nil
 }
 
 // Multi-locks, jobs and elections, which are made of mutexes, need no more rights than mutexes.
 func TestLockersCanDoWhatIsMadeOfLocks(t *testing.T) {
-	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {
 		role := s.role(t, "locker")
 		s.user(t, role.name, role.texts())
@@ -299,56 +283,34 @@ func TestLockersCanDoWhatIsMadeOfLocks(t *testing.T) {
 
 // readingAndWriting makes readers hold a lock together, makes one of them the writer and a reader again, and
 // then lets another reader in.
-func readingAndWriting(j job) error {
+func readingAndWriting(j job) {
 	ctx := context.Background()
 	of := func(user string) *holdfast.RWMutex {
 		return j.client(j.t, user).RWMutex(j.name+"/shared", holdfast.TTL(lasts))
 	}
 	operator, one, two := of(""), of(j.name), of(j.name)
 
-	reader, err := one.Reader().TryAcquire(ctx)
-	if err != nil {
-		return err
-	}
-	second, err := two.Reader().TryAcquire(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := two.Writer().TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
-		return fmt.Errorf("a lock that readers hold: %w", err)
-	}
-	if err := second.Release(ctx); err != nil {
-		return err
-	}
-	writer, err := one.TryUpgrade(ctx, reader)
-	if err != nil {
-		return err
-	}
+	reader := get(one.Reader().TryAcquire(ctx))
+	second := get(two.Reader().TryAcquire(ctx))
+	is("a lock that readers hold", expect.ErrOf(two.Writer().TryAcquire(ctx)), holdfast.ErrHeld)
+	must(second.Release(ctx))
+	writer := get(one.TryUpgrade(ctx, reader))
 	waiting := j.queue(ctx, operator.Reader(), two.Reader())
-	if reader, err = one.Downgrade(ctx, writer); err != nil {
-		return err
-	}
-	if err := result(waiting); err != nil {
-		return err
-	}
-	if err := reader.Extend(ctx, 2*lasts); err != nil {
-		return err
-	}
-	return reader.Release(ctx)
+	reader = get(one.Downgrade(ctx, writer))
+	must(result(waiting))
+	must(reader.Extend(ctx, 2*lasts))
+	must(reader.Release(ctx))
 }
 
 // counting acquires a permit of a semaphore while another is held, once that of a dead holder has expired, and
 // resizes the semaphore.
-func counting(j job) error {
+func counting(j job) {
 	ctx := context.Background()
 	of := func() *holdfast.Semaphore {
 		return j.client(j.t, j.name).Semaphore(j.name+"/permits", 2, holdfast.TTL(lasts))
 	}
 	one, two := of(), of()
-	held, err := one.Permits(1).TryAcquire(ctx)
-	if err != nil {
-		return err
-	}
+	held := get(one.Permits(1).TryAcquire(ctx))
 	flags := "t"
 	if j.cluster {
 		flags += "c"
@@ -357,26 +319,17 @@ func counting(j job) error {
 	if err != nil || !strings.HasPrefix(reply, "granted ") {
 		j.t.Errorf("the permit of somebody who died: %s, %v", reply, err)
 	}
-	if _, err := backend.HoldersOf(ctx, one); err != nil {
-		return err
-	}
-	after, err := two.Permits(1).Acquire(ctx)
-	if err != nil {
-		return err
-	}
+	get(backend.HoldersOf(ctx, one))
+	after := get(two.Permits(1).Acquire(ctx))
 	for _, permits := range []int{3, 0} {
-		if err := one.Resize(ctx, permits); err != nil {
-			return err
-		}
+		must(one.Resize(ctx, permits))
 	}
-	if err := after.Release(ctx); err != nil {
-		return err
-	}
-	return held.Release(ctx)
+	must(after.Release(ctx))
+	must(held.Release(ctx))
 }
 
 // inspecting shows holders and waiters, also of a lock with several holders, and lists names.
-func inspecting(j job) error {
+func inspecting(j job) {
 	ctx := context.Background()
 	operator, user := j.client(j.t, ""), j.client(j.t, j.name)
 	lease := backend.Acquire(j.t, operator.Mutex(j.name+"/seen", holdfast.Identity("the operator"), holdfast.TTL(lasts)))
@@ -392,44 +345,36 @@ func inspecting(j job) error {
 		time.Sleep(10 * time.Millisecond)
 		s, err = user.Mutex(j.name + "/seen").Status(ctx)
 	}
-	if err != nil {
-		return err
-	}
+	must(err)
 	if len(waiter) > 0 {
-		return fmt.Errorf("the waiter waits no longer: %w", <-waiter)
+		must(fmt.Errorf("the waiter waits no longer: %w", <-waiter))
 	}
 	if h, _ := s.Holder(); h.Identity != "the operator" || len(s.Waiters) != 1 || s.Waiters[0].PID != os.Getpid() || h.TTL <= 0 {
-		return fmt.Errorf("seen: %+v", s)
+		must(fmt.Errorf("seen: %+v", s))
 	}
 	if held, err := backend.IsHeld(ctx, user.Mutex(j.name+"/free")); held || err != nil {
-		return fmt.Errorf("a free lock is held: %v, %w", held, err)
+		must(fmt.Errorf("a free lock is held: %v, %w", held, err))
 	}
 	permit := backend.Acquire(j.t, operator.Semaphore(j.name+"/permits", 2, holdfast.Identity("the operator"), holdfast.TTL(lasts)).Permits(1))
-	all, err := backend.HoldersOf(ctx, user.Semaphore(j.name+"/permits", 2))
-	if err != nil {
-		return err
-	}
+	all := get(backend.HoldersOf(ctx, user.Semaphore(j.name+"/permits", 2)))
 	if len(all) != 1 || all[0].Identity != "the operator" || all[0].Permits != 1 {
-		return fmt.Errorf("seen: %+v", all)
+		must(fmt.Errorf("seen: %+v", all))
 	}
 	backend.Release(j.t, permit)
 	if s, err := inspect.New(user).Get(ctx, j.name+"/seen"); err != nil || s.Kind != holdfast.KindMutex || len(s.Holders) != 1 {
-		return fmt.Errorf("got: %+v, %w", s, err)
+		must(fmt.Errorf("got: %+v, %w", s, err))
 	}
-	names, err := list(ctx, user, j.name+"/*")
-	if err != nil {
-		return err
-	}
+	names := get(list(ctx, user, j.name+"/*"))
 	if !slices.Contains(names, lease.Name()) {
-		return fmt.Errorf("listed: %q", names)
+		must(fmt.Errorf("listed: %q", names))
 	}
 	// The key that has this name is not the role's. It hides nothing.
 	for name, want := range map[string]int{lease.Name(): 1, j.name + "/free": 0} {
 		if names, err := list(ctx, user, name); err != nil || len(names) != want {
-			return fmt.Errorf("listed by the name %s: %q, %w", name, names, err)
+			must(fmt.Errorf("listed by the name %s: %q, %w", name, names, err))
 		}
 	}
-	return lease.Release(ctx)
+	must(lease.Release(ctx))
 }
 
 // list returns the names of the locks that match.
@@ -453,10 +398,8 @@ func denied(err error) error {
 
 // breaking does what inspecting does, and takes locks from their holders, who are told, hands them to others, and asks a holder
 // to let go.
-func breaking(j job) error {
-	if err := inspecting(j); err != nil {
-		return err
-	}
+func breaking(j job) {
+	inspecting(j)
 	ctx := context.Background()
 	operator, in := j.client(j.t, ""), inspect.New(j.client(j.t, j.name))
 	permits := func(c *holdfast.Client) *holdfast.Lock {
@@ -468,61 +411,50 @@ func breaking(j job) error {
 		lease := backend.Acquire(j.t, lock(operator))
 		next := j.queue(ctx, lock(operator), lock(j.client(j.t, "")))
 		seen := backend.Seen(j.t, inspect.New(operator), lease.Name(), lease.Fence())
-		if err := in.Revoke(ctx, seen, "test"); err != nil {
-			return err
-		}
+		must(in.Revoke(ctx, seen, "test"))
 		backend.Told(j.t, "the holder is asked", lease.Revoked())
-		if _, err := in.Break(ctx, seen, "test"); err != nil {
-			return err
-		}
+		get(in.Break(ctx, seen, "test"))
 		backend.Told(j.t, "the holder is told of the loss", lease.Done())
 		var lost *holdfast.LostError
 		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken {
-			return fmt.Errorf("the holder is told %w", lease.Err())
+			must(fmt.Errorf("the holder is told %w", lease.Err()))
 		}
-		if err := <-next; err != nil {
-			return err
-		}
+		must(<-next)
 	}
 	theBarrier := barrier.New(operator, j.name+"/broken phase", 2, holdfast.TTL(lasts))
-	one, err := theBarrier.Join(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := in.Break(ctx, backend.Seen(j.t, inspect.New(operator), theBarrier.Name(), one.Lease().Fence()), "test"); err != nil {
-		return err
-	}
+	one := get(theBarrier.Join(ctx))
+	get(in.Break(ctx, backend.Seen(j.t, inspect.New(operator), theBarrier.Name(), one.Lease().Fence()), "test"))
 	for b, err := range in.History(ctx) {
-		if err != nil || b.Name == theBarrier.Name() {
-			return err
+		if must(err); b.Name == theBarrier.Name() {
+			return
 		}
 	}
-	return errors.New("what was broken is not on record")
+	must(errors.New("what was broken is not on record"))
 }
 
 // lasting calls f with a TTL, and again with twice the TTL if a lease ended because the process or the server was
 // too slow to renew it in time. What a user may not do is refused, however slow the machine is.
-func lasting(f func(ttl time.Duration) error) error {
+func lasting(f func(ttl time.Duration)) {
 	for ttl := 2 * time.Second; ; ttl *= 2 {
-		err := f(ttl)
+		err := attempt(func() { f(ttl) })
 		var lost *holdfast.LostError
 		late := errors.As(err, &lost) && !errors.Is(err, holdfast.ErrDenied) &&
 			(lost.Reason == holdfast.LossExpired || lost.Reason == holdfast.LossUnreachable)
 		if !late || ttl > time.Minute {
-			return err
+			must(err)
+			return
 		}
 	}
 }
 
 var jobs = []struct {
 	role string
-	do   func(job) error
+	do   func(job)
 }{{"locker", locking}, {"inspector", inspecting}, {"breaker", breaking}}
 
 // Fault: One rule of a role's ACL is taken away. Something fails with ErrDenied, or nothing fails if docs/acl says
 // that the rule is optional.
 func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
-	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {
 		for _, kind := range jobs {
 			role := s.role(t, kind.role)
@@ -540,7 +472,7 @@ func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 						t.Parallel()
 					}
 					s.user(t, j.name, role.without(left))
-					err := kind.do(j)
+					err := attempt(func() { kind.do(j) })
 					switch {
 					case left.optional && err != nil:
 						t.Errorf("it is optional, but: %v", err)
@@ -557,7 +489,7 @@ func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 			}
 			t.Run(role.name, func(t *testing.T) {
 				t.Parallel()
-				expect.Err(t, "do", kind.do(job{site: s, t: t, name: role.name}), nil)
+				expect.Err(t, "do", attempt(func() { kind.do(job{site: s, t: t, name: role.name}) }), nil)
 			})
 		}
 	})
@@ -584,7 +516,6 @@ func (j job) silence() {
 	expect.Err(j.t, "a waiter whose subscription is silent", result(waiting), nil)
 }
 
-// keysOf returns the keys of a lock.
 func keysOf(t *testing.T, name string) (keys.Space, keys.Set) {
 	t.Helper()
 	space := expect.Of(keys.NewSpace("holdfast:")).OK(t)
@@ -612,7 +543,6 @@ func (s site) run(t *testing.T, user string, sc script.Script, name string, args
 // A role cannot do what it is not for, in any way: through the library, with the library's scripts and a token
 // that it has read, or by plain commands.
 func TestRolesCannotDoMore(t *testing.T) {
-	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {
 		for _, kind := range jobs {
 			s.user(t, kind.role, s.role(t, kind.role).texts())
@@ -633,9 +563,8 @@ func TestRolesCannotDoMore(t *testing.T) {
 			_, err1 := c.Mutex(name).TryAcquire(short)
 			_, err2 := c.Mutex(name).Acquire(short)
 			cancel()
-			if !errors.Is(err1, holdfast.ErrDenied) || !errors.Is(err2, holdfast.ErrDenied) {
-				t.Errorf("inspector takes the lock %q: %v, %v", name, err1, err2)
-			}
+			expect.Err(t, "inspector takes the lock "+name, err1, holdfast.ErrDenied)
+			expect.Err(t, "inspector takes the lock "+name, err2, holdfast.ErrDenied)
 		}
 		flags := ""
 		if s.cluster {
@@ -669,20 +598,14 @@ func TestRolesCannotDoMore(t *testing.T) {
 			},
 		} {
 			for _, command := range commands {
-				if err := s.redis(t, user).Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
-					t.Errorf("%s: %v: %v", user, command, err)
-				}
+				expect.Err(t, fmt.Sprint(user, command), denied(s.redis(t, user).Do(ctx, command...).Err()), holdfast.ErrDenied)
 			}
 		}
-		if now := rdb.Get(ctx, "holdfast:{held}").Val(); now != before {
-			t.Errorf("the lock was %q and is %q", before, now)
-		}
+		expect.Equal(t, "the lock", rdb.Get(ctx, "holdfast:{held}").Val(), before)
 		if n := rdb.Exists(ctx, "holdfast:{free}").Val() + rdb.Exists(ctx, "holdfast:{free}:q").Val() + rdb.Exists(ctx, "holdfast:{held}:q").Val(); n != 0 {
 			t.Errorf("%d keys were made", n)
 		}
-		if lease.Err() != nil {
-			t.Error(lease.Err())
-		}
+		expect.Err(t, "the lease", lease.Err(), nil)
 		backend.Release(t, lease)
 		s.strangers(t)
 	})
@@ -697,9 +620,7 @@ func (s site) strangers(t *testing.T) {
 		for _, command := range [][]any{
 			{"GET", "payroll"}, {"DEL", "payroll"}, {"EVAL", "return redis.call('GET', KEYS[1])", 1, "payroll"},
 		} {
-			if reply, err := rdb.Do(ctx, command...).Result(); !errors.Is(denied(err), holdfast.ErrDenied) {
-				t.Errorf("%s: %v: %v, %v", kind.role, command, reply, err)
-			}
+			expect.Err(t, fmt.Sprint(kind.role, command), denied(rdb.Do(ctx, command...).Err()), holdfast.ErrDenied)
 		}
 		// The key is named inside a script.
 		if reply, err := rdb.Do(ctx, "EVAL", "return redis.call('GET', 'payroll')", 1, "holdfast:{payroll}").Result(); err == nil {
@@ -708,12 +629,8 @@ func (s site) strangers(t *testing.T) {
 		elsewhere := expect.Of(holdfastgoredis.New(rdb, &holdfast.Config{Prefix: "other:"})).OK(t)
 		backend.CloseWith(t, elsewhere)
 		for _, l := range []*holdfast.Lock{elsewhere.Mutex("a"), s.client(t, kind.role).MutexKey("payroll")} {
-			if _, err := l.TryAcquire(ctx); !errors.Is(err, holdfast.ErrDenied) {
-				t.Errorf("%s: a lock outside of the prefix: %v", kind.role, err)
-			}
-			if _, err := backend.HolderOf(ctx, l); !errors.Is(err, holdfast.ErrDenied) {
-				t.Errorf("%s: the holder of a lock outside of the prefix: %v", kind.role, err)
-			}
+			expect.Err(t, kind.role+": a lock outside of the prefix", expect.ErrOf(l.TryAcquire(ctx)), holdfast.ErrDenied)
+			expect.Err(t, kind.role+": the holder of a lock outside of the prefix", expect.ErrOf(backend.HolderOf(ctx, l)), holdfast.ErrDenied)
 		}
 	}
 	expect.Equal(t, "payroll", s.redis(t, "").Get(ctx, "payroll").Val(), "42")

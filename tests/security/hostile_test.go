@@ -70,15 +70,9 @@ func TestHostileValues(t *testing.T) {
 			if err != nil {
 				t.Errorf("%.60q: Holder: %v", value, err)
 			}
-			if n := len(h.Identity) + len(h.Host) + len(fmt.Sprint(h.Meta)); n > 2048 {
-				t.Errorf("%.60q: a holder of %d bytes", value, n)
-			}
-			if _, err := json.Marshal(h); err != nil {
-				t.Errorf("%.60q: as JSON: %v", value, err)
-			}
-			if now := rdb.Get(ctx, key).Val(); now != value {
-				t.Errorf("%.60q has become %.60q", value, now)
-			}
+			expect.AtMost(t, fmt.Sprintf("%.60q: bytes of the holder", value), len(h.Identity)+len(h.Host)+len(fmt.Sprint(h.Meta)), 2048)
+			expect.Err(t, fmt.Sprintf("%.60q: as JSON", value), expect.ErrOf(json.Marshal(h)), nil)
+			expect.Equal(t, "the value", rdb.Get(ctx, key).Val(), value)
 			// A lock with a waiter may be marked, and is acquired when the value is gone.
 			next := backend.Start(t, l)
 			backend.Waiters(t, l, 1)
@@ -105,14 +99,10 @@ func TestArgumentsThatAServerRepeatsAreNotShown(t *testing.T) {
 	expect.OK(t, err)
 	backend.CloseWith(t, c)
 	_, err = c.Mutex("a").TryAcquire(t.Context())
-	if !errors.Is(err, holdfast.ErrUnsupported) {
-		t.Errorf("%v", err)
-	}
+	expect.Err(t, "the error", err, holdfast.ErrUnsupported)
 	for e := err; e != nil; {
 		for _, text := range printed(e) {
-			if strings.Contains(text, "holdfast:{a}") {
-				t.Errorf("the arguments are shown: %s", text)
-			}
+			expect.Lacks(t, "what is shown", text, "holdfast:{a}")
 		}
 		var se *holdfast.ServerError
 		if !errors.As(e, &se) {
@@ -142,7 +132,6 @@ func printed(v any) []string {
 
 // No token, channel of a client or password appears when values of the library are printed, or in its errors.
 func TestSecretsAreNotPrinted(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const canary, user = "k4n/rie@:%", "canary-user"
 		expect.OK(t, expect.ErrOf(b.Server.Do("ACL", "SETUSER", user, "on", ">"+canary, "~*", "&*", "+@all")))
@@ -215,9 +204,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 					text = strings.ReplaceAll(text, "User "+user, "")
 				}
 				for _, secret := range secrets {
-					if strings.Contains(text, secret) {
-						t.Errorf("%s shows %q: %s", what, secret, text)
-					}
+					expect.Lacks(t, what, text, secret)
 				}
 			}
 			if err, ok := v.(error); ok {
@@ -225,9 +212,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			}
 		}
 		for _, secret := range secrets {
-			if strings.Contains(said.String(), secret) {
-				t.Errorf("go-redis has logged %q", secret)
-			}
+			expect.Lacks(t, "go-redis's log", said.String(), secret)
 		}
 	})
 }

@@ -225,18 +225,14 @@ func lie(t *testing.T, replies, news []byte) {
 		did := func(what string, limit time.Duration, do func() error) error {
 			began := time.Now()
 			err := do()
-			if took := time.Since(began); took > limit {
-				t.Errorf("%s took %s", what, took)
-			}
+			expect.AtMost(t, "the time of "+what, time.Since(began), limit)
 			if err != nil {
 				presentable(t, what, err)
 			}
 			return err
 		}
 		believes := func(what string, lease *holdfast.Lease) {
-			if left := time.Until(lease.Deadline()); left > time.Minute {
-				t.Errorf("%s: a lease of %s; MaxTTL is a minute", what, left)
-			}
+			expect.AtMost(t, what+": the lease's time", time.Until(lease.Deadline()), time.Minute)
 		}
 		use := func(what string, lease *holdfast.Lease) {
 			if lease == nil {
@@ -301,9 +297,7 @@ func got[T any](
 func presentable(t *testing.T, what string, err error) {
 	t.Helper()
 	text := err.Error()
-	if len(text) > 2000 {
-		t.Errorf("%s: an error of %d bytes: %.200q", what, len(text), text)
-	}
+	expect.AtMost(t, what+": bytes of the error", len(text), 2000)
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("%s: an error that does not print: %.300q", what, text)
 	}
@@ -411,13 +405,9 @@ func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 		d.sends("stray", d.key)
 		d.sends("AAAAAAAAAAAAAAAAAAAAAA", d.key)
 		d.sends(d.token, "holdfast:{b}")
-		if n := d.releases.Load(); n != 1 {
-			t.Errorf("%d releases of tokens that the client did not wait under", n-1)
-		}
+		expect.Equal(t, "releases", d.releases.Load(), 1)
 		d.sends(d.token, d.key)
-		if n := d.most.Load(); n < 2 || n > 64 {
-			t.Errorf("%d releases at once", n)
-		}
+		expect.Between(t, "releases at once", d.most.Load(), 2, 64)
 		expect.Err(t, "Close", c.Close(context.Background()), nil)
 	})
 }

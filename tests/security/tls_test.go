@@ -44,7 +44,6 @@ func overTLS(t *testing.T, addr string, c *tls.Config) *holdfast.Client {
 // Everything that a client sends goes through TLS as its user set it up: acquires, which use the user's
 // connections, and renewals, releases and subscriptions, which use others.
 func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		authority := pki.NewAuthority(t, "authority")
 		addr := pki.Listen(t, b.Server, authority.Issue("redis.test", time.Now().Add(time.Hour)), authority)
@@ -119,7 +118,6 @@ func TestEveryConnectionToAClusterUsesTheUsersTLS(t *testing.T) {
 
 // A server, or a client, that cannot prove its identity is refused, and the error says why.
 func TestWhoCannotShowACertificateIsRefused(t *testing.T) {
-	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		authority, stranger := pki.NewAuthority(t, "authority"), pki.NewAuthority(t, "stranger")
 		hour := time.Now().Add(time.Hour)

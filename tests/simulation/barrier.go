@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast/barrier"
 )
 
-// await is one call of Await.
 type await struct {
 	party            *party
 	called, returned int64
@@ -56,7 +55,6 @@ func (h *hand) atBarrier(i int, ctx context.Context, try, last bool) {
 	}
 }
 
-// enter makes the hand a party.
 func (h *hand) enter(i int, ctx context.Context, try bool) (*party, *barrier.Party, error) {
 	q := h.joins(i)
 	b := h.barrier(i)

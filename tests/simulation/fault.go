@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// kind is a kind of fault.
 type kind string
 
 // The kinds that locks survive.
@@ -49,7 +48,6 @@ var (
 	clocks = []kind{clockForward, clockBack}
 )
 
-// fault is a fault that strikes a world.
 type fault struct {
 	number  int
 	at      time.Duration

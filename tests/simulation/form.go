@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
 
-// form is the kind of lock that a name has.
 type form string
 
 // The forms.

@@ -443,7 +443,6 @@ func (h *hand) end(i int, lease *holdfast.Lease, what string, end func() error) 
 
 func (h *hand) note(format string, args ...any) { h.w.note(h.p.host, h.number, format, args...) }
 
-// now returns the time since the world began, as World.at does.
 func (h *hand) now() int64           { return h.at(time.Now()) }
 func (h *hand) at(t time.Time) int64 { return h.w.at(t) }
 

@@ -140,7 +140,6 @@ func (h *hand) did(i int, ctx context.Context, what string, err error, began tim
 	h.note("%s: %s: %s after %s", h.locks[i].Name(), what, result, time.Since(began))
 }
 
-// waitFor waits for the latch, and reports whether it is open.
 func (h *hand) waitFor(i int, ctx context.Context) bool {
 	l, began := h.latch(i), time.Now()
 	seen := look{name: l.Name(), called: h.now()}

@@ -127,7 +127,6 @@ func (n *network) remove(l *link) {
 	}
 }
 
-// set changes the network.
 func (n *network) set(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -58,7 +58,6 @@ type plan struct {
 	faults    []fault
 }
 
-// name is a lock that everybody wants.
 type name struct {
 	name string
 	key  string // exact, or ""
@@ -72,13 +71,11 @@ type name struct {
 	parties       int // of a latch or a barrier
 }
 
-// process is a client and its goroutines.
 type process struct {
 	config  holdfast.Config
 	workers []worker
 }
 
-// worker is a goroutine and how it acquires each name.
 type worker struct {
 	wants []want // by name
 }

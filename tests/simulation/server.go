@@ -67,7 +67,6 @@ func (s *redisServer) accept(e *end) {
 	s.redis.Server().ServeConn(e)
 }
 
-// do runs a command at once.
 func (s *redisServer) do(args ...string) {
 	s.tick()
 	s.redis.Server().Dispatch(server.NewPeer(bufio.NewWriter(io.Discard)), args)
@@ -115,7 +114,6 @@ func (s *redisServer) restart() {
 	s.do("SCRIPT", "FLUSH")
 }
 
-// runID returns the run id of the present start.
 func (s *redisServer) runID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -318,9 +318,7 @@ func TestSimulation(t *testing.T) {
 		}
 	})
 	t.Log(&sum)
-	if sum.Grants == 0 {
-		t.Error("nothing was simulated")
-	}
+	expect.AtLeast(t, "grants", sum.Grants, 1)
 }
 
 // TestEveryForm runs worlds in which all locks have one form; worlds as drawn mix them.

@@ -417,7 +417,6 @@ func (w *World) isDraining() bool {
 	}
 }
 
-// key returns the key of a name's lock.
 func (w *World) key(i int) string {
 	n := w.plan.names[i]
 	if n.key != "" {

@@ -1,12 +1,16 @@
 package topology
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -119,4 +123,118 @@ func move(c *server.Cluster, slot int) {
 // once, and a few each second.
 func calm(n int64, d time.Duration) bool {
 	return n < int64(loadClients*loadGoroutines*(40+20*d.Seconds()))
+}
+
+// Fault: In a Cluster each slot has its own fence counter, and the masters' clocks differ. A lease of several names has the fence of
+// each, so that the next holder of one name is not shut out by another name's fence.
+func TestFencesOfSeveralNamesGuardEachItsOwn(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := startCluster(t, bin)
+		locks := clusterOf(c).client(t, nil)
+		const ahead, behind = "a", "b"
+		// This is the counter after a master whose clock was a minute ahead.
+		lead := time.Now().Add(time.Minute).UnixMicro()
+		owner := c.Owner(slotOf(ahead))
+		expect.OK(t, expect.ErrOf(owner.Do("XADD", "holdfast:f{"+keys.Tag(uint16(slotOf(ahead)))+"}", backend.IDOf(lead), "g", "")))
+		both := backend.Acquire(t, locks.Multi([]string{ahead, behind}, holdfast.TTL(term)))
+		tokens := both.Fences()
+		if tokens[ahead] <= uint64(lead) || tokens[behind] >= uint64(lead) {
+			t.Fatalf("the fences are %v; the counter of %s was at %d", tokens, ahead, lead)
+		}
+		backend.Release(t, both)
+		for _, name := range []string{ahead, behind} {
+			next := backend.Acquire(t, locks.Mutex(name, holdfast.TTL(term)))
+			if next.Fence() <= tokens[name] || name == behind && next.Fence() >= both.Fence() {
+				t.Errorf("the next holder of %s has the fence %d after %v", name, next.Fence(), tokens)
+			}
+			backend.Release(t, next)
+		}
+	})
+}
+
+// Fault: A master of a Cluster loses its data. A holder has its lock again if no lock of its slot was granted since; otherwise its
+// lease is lost.
+func TestHoldersInAClusterHaveTheirLocksAgain(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := startCluster(t, bin)
+		locks := clusterOf(c).client(t, nil)
+		const name = "a"
+		owner := c.Owner(slotOf(name))
+		// One lock is in the slot of a, the other in another slot of its master.
+		var near, far string
+		for i := 0; near == "" || far == ""; i++ {
+			switch other := fmt.Sprint("b", i); {
+			case slotOf(other) == slotOf(name):
+				near = other
+			case far == "" && c.Owner(slotOf(other)) == owner:
+				far = other
+			}
+		}
+		acquire := func(name string) *holdfast.Lease {
+			return backend.Acquire(t, locks.Mutex(name, holdfast.TTL(time.Minute), holdfast.NoRenew()))
+		}
+		lost, kept := acquire(name), acquire(far)
+		lose := func() {
+			expect.OK(t, expect.ErrOf(owner.Do("FLUSHALL")))
+		}
+		lose()
+		for _, lease := range []*holdfast.Lease{lost, kept} {
+			expect.Err(t, "nobody has had the lock", lease.Extend(t.Context(), time.Minute), nil)
+		}
+		lose()
+		backend.Release(t, backend.Acquire(t, clusterOf(c).client(t, nil).Mutex(near)))
+		expect.Err(t, "another may have had the lock", lost.Extend(t.Context(), time.Minute), holdfast.ErrLost)
+		expect.Err(t, "nobody has had a lock of the slot", kept.Extend(t.Context(), time.Minute), nil)
+		backend.Release(t, kept)
+	})
+}
+
+// tunnelled is a connection through a tunnel, or a proxy: wherever it leads, it has the same remote address.
+type tunnelled struct{ net.Conn }
+
+func (tunnelled) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1080} }
+
+func tunnel(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return tunnelled{conn}, nil
+}
+
+// Fault: All connections of a dialer have one remote address. Clients still leave a master that was replaced and
+// stays alive, and waiters follow a slot to its next master.
+func TestMastersThatShareARemoteAddress(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		t.Run("Sentinel", func(t *testing.T) {
+			t.Parallel()
+			g := server.StartSentinels(t, bin, 2, 3)
+			open := sentinelsAt(g, g.Addrs(), tunnel)
+			old := g.Servers[0]
+			if _, err := old.Do("ACL", "SETUSER", "default", "-replicaof", "-slaveof"); err != nil { // it stays a master
+				t.Fatal(err)
+			}
+			first := open.client(t, nil)
+			backend.Release(t, backend.Acquire(t, first.Mutex("a")))
+			q := newQueue(t, open, "b")
+			old.AwaitInStep()
+			g.Failover()
+			g.NextMaster(old)
+			awaitLeft(t, old)
+			backend.Release(t, backend.Acquire(t, first.Mutex("a")))
+			q.passes("the failover")
+		})
+		t.Run("Cluster", func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, bin)
+			q := newQueue(t, clusterAt(c, 0, tunnel), "a")
+			slot := slotOf("a")
+			m := c.StartMove(slot, otherMaster(c, slot))
+			for len(m.Keys(10)) > 0 {
+			}
+			m.Finish()
+			backend.Waiters(t, q.l, 1)
+			q.passes("the move of its slot")
+		})
+	})
 }

@@ -56,16 +56,12 @@ func TestAnIsolatedMaster(t *testing.T) {
 			}
 		}
 		for _, name := range mine {
-			if len(next[name]) > 0 {
-				t.Errorf("%q is granted by a master that hangs", name)
-			}
+			expect.Equal(t, "grants of "+name+" by a master that hangs", len(next[name]), 0)
 		}
 		c.Nodes[0].Resume()
 		for _, name := range mine {
 			lease := backend.Receive(t, next[name])
-			if lease.Fence() <= held[name].Fence() {
-				t.Errorf("fence %d of %q follows %d", lease.Fence(), name, held[name].Fence())
-			}
+			expect.Rises(t, held[name].Fence(), lease.Fence())
 			backend.Release(t, lease)
 			for _, c := range []*holdfast.Client{holder, waiter, third} {
 				backend.Release(t, backend.Acquire(t, c.Mutex(name)))

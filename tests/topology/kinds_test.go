@@ -3,6 +3,7 @@ package topology
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -151,17 +152,11 @@ func (p *play) met(after string) {
 	p.t.Helper()
 	second := arrive(p.t, p.join())
 	for _, last := range []<-chan uint64{second, p.arrived} {
-		if phase := soon(p.t, "a party is not woken", last); phase != 2 {
-			p.t.Errorf("after %s: the last phase was %d, not 2", after, phase)
-		}
+		expect.Equal(p.t, "after "+after+": the last phase", soon(p.t, "a party is not woken", last), 2)
 	}
 	party := expect.Of(p.latch.Register(p.t.Context())).OK(p.t)
-	if err := party.CountDown(p.t.Context()); err != nil {
-		p.t.Errorf("after %s: CountDown: %v", after, err)
-	}
-	if err := soon(p.t, "the waiter at the latch is not woken", p.opened); err != nil {
-		p.t.Errorf("after %s: Wait: %v", after, err)
-	}
+	expect.Err(p.t, "after "+after+": CountDown", party.CountDown(p.t.Context()), nil)
+	expect.Err(p.t, "after "+after+": Wait", soon(p.t, "the waiter at the latch is not woken", p.opened), nil)
 	expect.Err(p.t, "Delete", p.latch.Delete(p.t.Context()), nil)
 }
 
@@ -183,9 +178,7 @@ func (p *play) passes(after string) {
 		if got == "second" {
 			break
 		}
-		if got != "" {
-			p.t.Errorf("after %s: %q is seen to lead", after, got)
-		}
+		expect.Equal(p.t, "after "+after+": the leader that is seen", got, "")
 	}
 	p.second.Answer <- nil
 	for _, c := range []*backend.Candidate{p.first, p.second} {
@@ -281,9 +274,7 @@ func TestSharesInASlotOnTheMove(t *testing.T) {
 					t.Errorf("%s, keys moved %v: Release: %v", what, moved, err)
 				}
 				t.Logf("%s, keys moved %v: Release after %s: %v; %d refused commands", what, moved, took.Round(time.Millisecond), err, n)
-				if n > most {
-					t.Errorf("%s, keys moved %v: a release costs %d refused commands", what, moved, n)
-				}
+				expect.AtMost(t, fmt.Sprintf("%s, keys moved %v: refused commands of a release", what, moved), n, most)
 				m.Finish()
 				backend.Eventually(t, "it is free", func() bool {
 					held, err := backend.IsHeld(t.Context(), l)

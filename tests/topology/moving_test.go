@@ -2,11 +2,14 @@ package topology
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -44,12 +47,8 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 				m.Keys(10)
 			}
 			before := rejected(c)
-			if err := lease.Release(t.Context()); err != nil {
-				t.Errorf("Release, keys moved %v: %v", moved, err)
-			}
-			if n := rejected(c) - before; n > 10 {
-				t.Errorf("a release costs %d refused commands", n)
-			}
+			expect.Err(t, fmt.Sprintf("Release, keys moved %v", moved), lease.Release(t.Context()), nil)
+			expect.AtMost(t, "refused commands of a release", rejected(c)-before, 10)
 			m.Finish()
 		}
 	})
@@ -70,9 +69,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 		backend.Release(t, q.lease)
 		m.Finish()
 		next := backend.Receive(t, q.next)
-		if next.Fence() <= q.lease.Fence() {
-			t.Errorf("fence %d follows %d", next.Fence(), q.lease.Fence())
-		}
+		expect.Rises(t, q.lease.Fence(), next.Fence())
 		backend.Release(t, next)
 	})
 
@@ -115,9 +112,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 			t.Errorf("Acquire: %v", err)
 		}
 		t.Logf("%d refused commands in %s", n, took.Round(time.Millisecond))
-		if n > 60 {
-			t.Errorf("an acquire in a slot on the move costs %d refused commands", n)
-		}
+		expect.AtMost(t, "refused commands of an acquire in a slot on the move", n, 60)
 		m.Finish()
 		backend.Release(t, backend.Acquire(t, lock(client, name)))
 	})
@@ -150,5 +145,103 @@ func TestWaitersDoNotSubscribeToReplicas(t *testing.T) {
 		backend.Waiters(t, l, 1)
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, next))
+	})
+}
+
+// Fault: A slot moves with leases that replicas, or disks, must confirm. They are renewed and confirmed on the node
+// that has their keys.
+func TestConfirmedLeasesOutliveASlotOnTheMove(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := startCluster(t, bin)
+		confirmed := map[string]holdfast.Durability{"by replicas": holdfast.Durability{Replicas: 1, Timeout: 5 * time.Second}}
+		if bin.AtLeast(7, 2) {
+			for _, s := range c.Masters() {
+				for _, set := range [][]any{{"CONFIG", "SET", "appendonly", "yes"}, {"CONFIG", "SET", "appendfsync", "always"}} {
+					expect.OK(t, expect.ErrOf(s.Do(set...)))
+				}
+			}
+			confirmed["by the master's disk"] = holdfast.Durability{Fsync: true}
+		}
+		client := clusterOf(c).client(t, &holdfast.Config{CommandTimeout: 10 * time.Second, RetryTimeout: 10 * time.Second})
+		for what, opt := range confirmed {
+			name := "confirmed " + what
+			locks := map[string]*holdfast.Lock{
+				"mutex":     client.Mutex("{"+name+"}/m", holdfast.TTL(time.Minute), opt),
+				"semaphore": client.Semaphore("{"+name+"}/s", 2, holdfast.TTL(time.Minute), opt).Permits(1),
+			}
+			leases := map[string]*holdfast.Lease{}
+			for kind, l := range locks {
+				leases[kind] = backend.Acquire(t, l)
+			}
+			slot := slotOf("{" + name + "}")
+			m := c.StartMove(slot, otherMaster(c, slot))
+			for len(m.Keys(10)) > 0 {
+			}
+			for kind, l := range leases {
+				before := l.Deadline()
+				if err := l.Extend(t.Context(), time.Hour); err != nil || l.Deadline().Sub(before) < 30*time.Minute {
+					t.Errorf("Extend of a %s, confirmed %s: %v; the deadline moved by %s", kind, what, err, l.Deadline().Sub(before))
+				}
+			}
+			m.Finish()
+			for kind, l := range leases {
+				backend.Release(t, l)
+				backend.Release(t, backend.Acquire(t, locks[kind]))
+			}
+		}
+	})
+}
+
+// Fault: A job's lock and record are on different nodes of a Cluster for longer than RetryTimeout while it is
+// completed. It counts once its slot has moved, and is not done again.
+func TestAJobIsDoneWhileItsSlotIsOnTheMove(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := startCluster(t, bin)
+		const retry = time.Second
+		open := clusterOf(c)
+		job := func() *once.Job {
+			cfg := &holdfast.Config{CommandTimeout: 6 * time.Second, RetryTimeout: retry}
+			return once.New(open.client(t, cfg), "job", once.Slot("x{y}:z", time.Hour), holdfast.TTL(time.Minute))
+		}
+		working, moved := make(chan struct{}), make(chan struct{})
+		type result struct {
+			run once.Completion
+			err error
+		}
+		done := make(chan result, 1)
+		here := job()
+		go func() {
+			run, err := here.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+				close(working)
+				<-moved
+				return "fine", nil
+			})
+			done <- result{run, err}
+		}()
+		select {
+		case <-working:
+		case r := <-done:
+			t.Fatalf("Do: %+v, %v", r.run, r.err)
+		}
+		slot := slotOf("job")
+		m := c.StartMove(slot, otherMaster(c, slot))
+		m.Key("holdfast:{job}")
+		before := rejected(c)
+		close(moved)
+		select {
+		case r := <-done:
+			t.Errorf("Do, after %d refused scripts: %+v, %v", rejected(c)-before, r.run, r.err)
+			done <- r
+		case <-time.After(3 * retry):
+		}
+		m.Finish()
+		r := <-done
+		if r.err != nil || !r.run.Here {
+			t.Errorf("Do: %+v, %v", r.run, r.err)
+		}
+		if n := rejected(c) - before; n == 0 {
+			t.Error("no script was refused: nothing was tested")
+		}
+		expect.Of(backend.IsDone(t.Context(), job())).Is(t, "the job is done", true)
 	})
 }

@@ -124,7 +124,6 @@ func goRedis(t *testing.T, rdb redis.UniversalClient) drivertest.Driver {
 	return drivertest.Of(holdfastgoredis.NewDriver(rdb))
 }
 
-// client returns a holdfast client with connections of its own.
 func (open opener) client(t *testing.T, cfg *holdfast.Config) *holdfast.Client {
 	t.Helper()
 	c := expect.Of(holdfast.New(open(t), cfg)).OK(t)
@@ -132,7 +131,6 @@ func (open opener) client(t *testing.T, cfg *holdfast.Config) *holdfast.Client {
 	return c
 }
 
-// slotOf returns the Cluster slot of a lock.
 func slotOf(name string) int { return int(keys.Slot("holdfast:{" + name + "}")) }
 
 // names returns names of n locks, which are spread over all masters of a Cluster.

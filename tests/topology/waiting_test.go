@@ -112,9 +112,7 @@ func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
 				}
 				p.passes("the master's " + what)
 				if what == "failover" {
-					if role := g.Servers[0].Info("replication")["role"]; role != "master" {
-						t.Errorf("the old master is a %s, and was to be in the way", role)
-					}
+					expect.Equal(t, "the role of the old master, which is to be in the way", g.Servers[0].Info("replication")["role"], "master")
 				}
 			})
 		})

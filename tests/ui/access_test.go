@@ -1,6 +1,7 @@
 package ui_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -56,9 +57,7 @@ func (t *tab) controlsHaveNames(address string) {
 			t.tb.Errorf("%q: a %s has no name", address, role)
 		}
 	}
-	if found < 8 {
-		t.tb.Errorf("%q: only %d controls", address, found)
-	}
+	expect.AtLeast(t.tb, fmt.Sprintf("%q: controls", address), found, 8)
 }
 
 // contrasts finds texts whose contrast to what is behind them is too low: 4.5, or 3 if they are large.
@@ -106,9 +105,7 @@ func TestDarkAndLight(t *testing.T) {
 
 func (t *tab) fitsAPhone(address string) {
 	t.tb.Helper()
-	if wide := eval[int](t, "document.documentElement.scrollWidth"); wide > 390 {
-		t.tb.Errorf("%q is %d wide", address, wide)
-	}
+	expect.AtMost(t.tb, fmt.Sprintf("%q: the width", address), eval[int](t, "document.documentElement.scrollWidth"), 390)
 	for _, cut := range eval[[]string](t, `[...document.querySelectorAll("main *, header *")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().width > 1 && e.getBoundingClientRect().right > 391 && !e.closest(".head")).map((e) => e.outerHTML.slice(0, 80))`) {
 		t.tb.Errorf("%q: cut off: %s", address, cut)
 	}

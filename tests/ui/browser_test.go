@@ -127,7 +127,6 @@ func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	expect.OK(t.tb, chromedp.Do(t.ctx, actions...))
 }
 
-// eval returns the value of an expression.
 func eval[T any](t *tab, expression string, args ...any) T {
 	t.tb.Helper()
 	value, err := chromedp.Run(t.ctx, chromedp.Evaluate[T](fmt.Sprintf(expression, args...), chromedp.EvalAwaitPromise))
@@ -137,13 +136,11 @@ func eval[T any](t *tab, expression string, args ...any) T {
 	return value
 }
 
-// until waits until an expression is true.
 func (t *tab) until(what, expression string, args ...any) {
 	t.tb.Helper()
 	backend.Eventually(t.tb, what, func() bool { return eval[bool](t, "Boolean("+expression+")", args...) })
 }
 
-// sees waits until a text is on the page.
 func (t *tab) sees(text string) {
 	t.tb.Helper()
 	t.until("the page says "+text, "document.body.innerText.includes(%s)", quote(text))
@@ -161,7 +158,6 @@ func (t *tab) click(selector string) {
 	t.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// write writes into a field, in place of what was there.
 func (t *tab) write(selector, text string) {
 	t.tb.Helper()
 	t.until(selector+" is there", "document.querySelector(%s)?.offsetParent", quote(selector))

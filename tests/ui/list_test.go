@@ -103,9 +103,7 @@ func TestFilterAndOrder(t *testing.T) {
 
 	// All of it is in the address.
 	page.press("6")
-	if got, want := eval[string](page, "location.search"), "?sort=waiting&show=waiting"; got != want {
-		t.Errorf("the address ends in %q", got)
-	}
+	expect.Equal(t, "the address ends in", eval[string](page, "location.search"), "?sort=waiting&show=waiting")
 	page.do(chromedp.Reload())
 	page.lists("b")
 	sorted("waiting", "descending")
@@ -174,9 +172,7 @@ func TestTheFocusGoesInOrder(t *testing.T) {
 			break
 		}
 	}
-	if got := fmt.Sprint(way); got != "[skip all keys filter all grid]" {
-		t.Errorf("%s", got)
-	}
+	expect.Equal(t, "the way of the focus", fmt.Sprint(way), "[skip all keys filter all grid]")
 }
 
 // On a phone, each lock is a card of two lines. The heads of the columns by which the list can be sorted stand above their cells.
@@ -210,9 +206,7 @@ func TestTenThousandLocks(t *testing.T) {
 	page.until("all are there", `document.querySelector("#n-locks").textContent === "10,000"`)
 	few := func(when string) {
 		t.Helper()
-		if rows := eval[int](page, `document.querySelectorAll("#rows [role=row]").length`); rows == 0 || rows > 60 {
-			t.Errorf("%s, there are %d rows", when, rows)
-		}
+		expect.Between(t, when+": rows", eval[int](page, `document.querySelectorAll("#rows [role=row]").length`), 1, 60)
 	}
 	few("at first")
 	expect.Equal(t, "the rows count", eval[string](page, `document.querySelector("#grid").getAttribute("aria-rowcount")`), "10001")

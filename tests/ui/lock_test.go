@@ -2,12 +2,15 @@ package ui_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
@@ -43,9 +46,7 @@ func TestThePageOfALock(t *testing.T) {
 	s.letGo("cat")
 	page.sees("It is free.")
 	page.sees("Released by cat")
-	if eval[bool](page, `document.querySelector("form") !== null`) {
-		t.Error("there is a form though nothing may be broken")
-	}
+	expect.Equal(t, "there is a form though nothing may be broken", eval[bool](page, `document.querySelector("form") !== null`), false)
 }
 
 func TestALossIsInTheTimeline(t *testing.T) {
@@ -166,4 +167,106 @@ func TestANameThatIsNoneIsNoOutage(t *testing.T) {
 	s := newStage(t, nil)
 	page := open(t, s.url+"?lock=a%0ab", 1280, 800)
 	page.sees("This cannot be looked at")
+}
+
+func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
+	t.Parallel()
+	page := open(t, newStage(t, nil).url, 1280, 800)
+	const (
+		ann  = `{owner: "ann", grant: "aaaaaaaa", since: 900000, until: 1010000}`
+		bob  = `{owner: "bob", grant: "bbbbbbbb", since: 999500, until: 1030000}`
+		dead = `{owner: "ann", grant: "aaaaaaaa", since: 900000, until: 999000}`
+	)
+	for name, c := range map[string]struct {
+		before, after string
+		waited        int
+		apart         int // ms
+		want          string
+	}{
+		"a grant":                         {"", bob, 0, 1000, "granted bob 999500"},
+		"a renewal":                       {dead, ann, 0, 1000, ""},
+		"a release":                       {ann, "", 0, 1000, "released ann 1000000"},
+		"a lease that ran out":            {dead, "", 0, 1000, "expired ann 1000000"},
+		"a loss that nobody saw":          {dead, "", 0, 60000, "gone ann 1000000"}, // it may have been renewed meanwhile, and released
+		"a hand-over":                     {ann, bob, 1, 1000, "handed over bob 999500 ann"},
+		"a loss, after which another had": {dead, bob, 1, 1000, "expired ann 999500, handed over bob 999500 ann"},
+		"a release and a newcomer":        {ann, bob, 0, 1000, "released ann 999500, granted bob 999500"},
+		"one of several":                  {ann + "," + bob, bob, 0, 1000, "released ann 1000000"},
+	} {
+		got := eval[string](page, `import(new URL("assets/timeline.js", location.href)).then(({ note, timelineOf }) => {
+			const [before, after] = [{ t: 1000000 - %d, waiting: %d, holders: [%s] }, { t: 1000000, waiting: 0, holders: [%s] }];
+			note(%[5]s, before, after);
+			note(%[5]s, before, after); // as the list and the page of a lock may
+			return timelineOf(%[5]s).map((h) => [h.what, h.owner, h.t, h.from].filter(Boolean).join(" ")).join(", ");
+		})`, c.apart, c.waited, c.before, c.after, quote(name))
+		expect.Equal(t, name, got, c.want)
+	}
+}
+
+func TestTimelinesAreBounded(t *testing.T) {
+	t.Parallel()
+	page := open(t, newStage(t, nil).url, 1280, 800)
+	got := eval[[]int](page, `import(new URL("assets/timeline.js", location.href)).then(({ note, timelineOf }) => {
+		const granted = (name, i) => note(name, { t: i, waiting: 0, holders: [] }, { t: i, waiting: 0, holders: [{ owner: "ann", grant: "g" + i }] });
+		for (let i = 0; i < 300; i++) granted("busy", i);
+		const busy = timelineOf("busy");
+		for (let i = 0; i < 1000; i++) granted("lock-" + i, i);
+		return [busy.length, busy[0].t, timelineOf("busy").length, timelineOf("lock-0").length];
+	})`)
+	expect.Equal(t, "the timelines", fmt.Sprint(got), "[100 200 0 1]")
+}
+
+// An operator frees the lock of a holder that hangs, and no other.
+func TestALockIsBrokenByItsGrant(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, &ui.Options{AllowBreak: true, Authenticate: func(user, password string) bool { return user == "eve" && password == "of-call" }})
+	lease := backend.Acquire(t, s.newClient("hung").Mutex("nightly"))
+	s.wait("next", mutex("nightly"))
+	page := open(t, strings.Replace(s.url, "http://", "http://eve:of-call@", 1)+"?lock=nightly", 1280, 800)
+	page.sees("Waiting (1 process)")
+
+	page.click(".break .danger")
+	expect.Equal(t, "no grant id will do", eval[bool](page, `document.querySelector("#grant").validity.valid`), false)
+	grant := s.grant("nightly")
+	page.write("#grant", grant[:7])
+	expect.Equal(t, "seven characters of a grant id will do", eval[bool](page, `document.querySelector("#grant").validity.valid`), false)
+	page.write("#grant", "k3v9x2ab")
+	page.write("#reason", "hangs since 3 am")
+	page.click(".break .danger")
+	page.sees("is gone, and another holder has the lock")
+	if lease.Err() != nil {
+		t.Fatalf("it is broken: %v", lease.Err())
+	}
+
+	page.write("#grant", grant)
+	page.click(".break .danger")
+	page.sees("The lock was taken away. Its fence is ")
+	page.until("the next has it", `document.querySelector(".holders strong")?.textContent === "next"`)
+	page.until("the form is empty, for the next holder", `document.querySelector("#grant").value === "" && document.querySelector("#reason").value === ""`)
+	page.sees("Broken, and taken from hung")
+	page.sees("by inspector · eve: hangs since 3 am")
+	backend.Eventually(t, "the holder is told", func() bool { return lease.Err() != nil })
+	page.write("#grant", grant) // once more, too late
+	page.write("#reason", "hangs since 3 am")
+	page.click(".break .danger")
+	page.sees("is gone, and another holder has the lock")
+	if h, _ := s.status("nightly").Holder(); h.Identity != "next" {
+		t.Errorf("%+v holds it", h)
+	}
+}
+
+func TestAHolderIsAskedToLetGo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, &ui.Options{AllowBreak: true})
+	lease := s.hold(s.newClient("worker").Mutex("nightly"))
+	page := open(t, s.url+"?lock=nightly", 1280, 800)
+	page.sees("Granted to")
+	page.write("#grant", s.grant("nightly"))
+	page.write("#reason", "deployment")
+	page.click(".break button[type=button]")
+	page.sees("The holder was asked to let go.")
+	page.sees("Asked to let go: worker")
+	page.sees("by inspector · deployment")
+	<-lease.Revoked()
+	expect.Err(t, "it does not hold the lock any more", lease.Err(), nil)
 }

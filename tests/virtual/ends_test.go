@@ -179,9 +179,7 @@ func TestWatcherLooksAgainSoonAfterAnOutage(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond) // it looks when the lease should end
 		d.hangs.Store(true)
 		time.Sleep(10 * time.Second)
-		if d.hung.Load() == 0 {
-			t.Error("it has not looked in the outage")
-		}
+		expect.AtLeast(t, "looks in the outage", d.hung.Load(), 1)
 		d.hangs.Store(false)
 		w.sees(t, false, 15*time.Second)
 	})
@@ -217,9 +215,7 @@ func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
 			time.AfterFunc(100*time.Millisecond, func() { closed <- c.Close(context.Background()) })
 			lease := expect.Of(get(l, t.Context())).OK(t)
 			expect.Err(t, what+": the lease's Err", lease.Err(), holdfast.ErrClosed)
-			if ctx := lease.Context(context.Background()); !errors.Is(context.Cause(ctx), holdfast.ErrClosed) {
-				t.Errorf("%s: the lease's context ended with %v", what, context.Cause(ctx))
-			}
+			expect.Err(t, what+": the end of the lease's context", context.Cause(lease.Context(context.Background())), holdfast.ErrClosed)
 			synctest.Wait()
 			select {
 			case err := <-closed:
@@ -348,9 +344,7 @@ func TestAProgramClosesItsRedisClientTooEarly(t *testing.T) {
 
 		const says = "the program has closed its Redis client"
 		for _, name := range []string{"free", "forgotten"} {
-			if _, err := c.Mutex(name).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrClosed) || !strings.Contains(err.Error(), says) {
-				t.Errorf("TryAcquire of %s: %v", name, err)
-			}
+			expect.ErrSays(t, "TryAcquire of "+name, expect.ErrOf(c.Mutex(name).TryAcquire(t.Context())), holdfast.ErrClosed, says)
 		}
 		release(t, kept)
 		release(t, acquire(t, others.Mutex("kept")))

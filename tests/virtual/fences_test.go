@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -128,9 +127,7 @@ func TestTheFenceCounterStays(t *testing.T) {
 		stays := func(what string) {
 			t.Helper()
 			// -1 is what it has without an expiry, -2 if it does not exist.
-			if left, err := rdb.PTTL(t.Context(), "holdfast:fences").Result(); left != -1 || err != nil {
-				t.Errorf("after %s the fence counter has a TTL of %d, %v", what, left, err)
-			}
+			expect.Of(rdb.PTTL(t.Context(), "holdfast:fences").Result()).Is(t, "after "+what+" the fence counter's TTL", -1)
 		}
 		take := func(what string, l *holdfast.Lock) {
 			t.Helper()
@@ -289,9 +286,7 @@ func TestFencesBeyondBelief(t *testing.T) {
 			})
 		}
 		_, err := configured(t, srv, cfg, lie("acquire")).Mutex("a").Acquire(t.Context())
-		if !errors.Is(err, holdfast.ErrMismatch) || !strings.Contains(err.Error(), `"holdfast:fences"`) {
-			t.Errorf("Acquire: %v", err)
-		}
+		expect.ErrSays(t, "Acquire", err, holdfast.ErrMismatch, `"holdfast:fences"`)
 		release(t, acquire(t, client(t, srv).Mutex("a"))) // it was given back
 
 		lock := configured(t, srv, cfg, lie("renew")).Mutex("a", holdfast.TTL(150*time.Millisecond))
@@ -300,9 +295,7 @@ func TestFencesBeyondBelief(t *testing.T) {
 		time.Sleep(90 * time.Millisecond)
 		release(t, first)
 		second.granted(t)
-		if second.lease.Fence() >= forged {
-			t.Errorf("a lease is passed on with fence %d", second.lease.Fence())
-		}
+		expect.Rises(t, second.lease.Fence(), forged)
 		release(t, second.lease)
 	})
 }

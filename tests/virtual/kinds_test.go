@@ -50,9 +50,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 		late := latch.New(client(t, srv, deaf), "l", 1)
 		expect.Err(t, "Wait", late.Wait(soon(t)), latch.ErrIncomplete)
 		expect.Between(t, "how long a party with a lease of 8s is waited for", time.Since(began), 8*time.Second, 8100*time.Millisecond)
-		if party.Lease().Err() == nil {
-			t.Error("it was not waited for")
-		}
+		expect.Fails(t, "the party's lease", party.Lease().Err())
 		if err := <-over; !errors.Is(err, latch.ErrIncomplete) || time.Since(began) > 30*time.Second+100*time.Millisecond {
 			t.Errorf("Wait returns after %s: %v", time.Since(began), err)
 		}
@@ -78,9 +76,7 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 			t.Errorf("its place is taken after %s", d)
 		}
 		done := async(func() error { return expect.ErrOf(two.Await(soon(t))) })
-		if phase, err := one.Await(soon(t)); err != nil || phase != 2 {
-			t.Errorf("Await: phase %d, %v", phase, err)
-		}
+		expect.Of(one.Await(soon(t))).Is(t, "Await", 2)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -96,9 +92,7 @@ func TestLatchIsKeptForADay(t *testing.T) {
 		l := latch.New(client(t, srv), "l", 2)
 		left := func(want int) {
 			t.Helper()
-			if n, err := l.Count(t.Context()); err != nil || n != want {
-				t.Errorf("%d are left, want %d; %v", n, want, err)
-			}
+			expect.Of(l.Count(t.Context())).Is(t, "those that are left", want)
 		}
 		expect.OK(t, l.CountDown(t.Context()))
 		for range 3 {
@@ -243,9 +237,7 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 					took > time.Minute+retrying) {
 					t.Errorf("Do returned %+v, %v after %s; want ErrUnavailable and ErrLost when the lease is over", run, err, took)
 				}
-				if done, err := backend.IsDone(t.Context(), job); done != c.done || err != nil {
-					t.Errorf("the job is done: %v, %v; want %v", done, err, c.done)
-				}
+				expect.Of(backend.IsDone(t.Context(), job)).Is(t, "the job is done", c.done)
 				expect.Equal(t, "runs", runs, 1)
 			})
 		})
@@ -271,8 +263,6 @@ func TestAJobThatCannotBeginBecauseOfClose(t *testing.T) {
 		}()
 		time.Sleep(time.Millisecond)
 		expect.Err(t, "Close", c.Close(t.Context()), nil)
-		if err := <-ended; !errors.Is(err, holdfast.ErrClosed) || errors.Is(err, context.Canceled) {
-			t.Errorf("Do returned %v", err)
-		}
+		expect.ErrBut(t, "Do", <-ended, holdfast.ErrClosed, context.Canceled)
 	})
 }

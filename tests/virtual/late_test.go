@@ -29,9 +29,7 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 		}
 		now := expect.Of(rdb.Time(t.Context()).Result()).OK(t)
 		notAfter := now.UnixMicro() // it stays that time, as nobody sleeps
-		if reply := eval(script.Release(), "", "A", "", notAfter); !strings.HasPrefix(reply, "absent") {
-			t.Errorf("the release is answered %q", reply)
-		}
+		expect.Begins(t, "the release's answer", eval(script.Release(), "", "A", "", notAfter), "absent")
 		if reply := eval(script.Acquire(), "t", "A", 60000, notAfter, 1, `{"o":"me"}`); !strings.HasPrefix(reply, "late") {
 			t.Errorf("a copy of the acquire after its release is answered %q", reply)
 		}
@@ -42,9 +40,7 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 		notAfter += time.Hour.Microseconds()
 		eval(script.Release(), "", "B", "", notAfter)
 		time.Sleep(59 * time.Minute)
-		if reply := eval(script.Acquire(), "t", "B", 60000, notAfter, 1, `{"o":"me"}`); !strings.HasPrefix(reply, "gone") {
-			t.Errorf("a copy of the acquire after its release is answered %q", reply)
-		}
+		expect.Begins(t, "the answer to a copy of the acquire after its release", eval(script.Acquire(), "t", "B", 60000, notAfter, 1, `{"o":"me"}`), "gone")
 	})
 }
 
@@ -79,13 +75,9 @@ func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
 					return r.send()
 				})), holdfast.TTL(201*time.Millisecond))
 				for name, get := range map[string]func(context.Context) (*holdfast.Lease, error){"TryAcquire": l.TryAcquire, "Acquire": l.Acquire} {
-					if _, err := get(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
-						t.Errorf("%s: %v", name, err)
-					}
+					expect.ErrBut(t, name, expect.ErrOf(get(t.Context())), holdfast.ErrUnavailable, holdfast.ErrHeld)
 					synctest.Wait()
-					if held, err := backend.IsHeld(t.Context(), l); held || err != nil {
-						t.Errorf("after %s it is held: %v, %v", name, held, err)
-					}
+					expect.Of(backend.IsHeld(t.Context(), l)).Is(t, "after "+name+" it is held", false)
 				}
 			})
 		})

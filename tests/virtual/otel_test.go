@@ -254,9 +254,7 @@ func TestTelemetryOfAnOutage(t *testing.T) {
 		o.sees(t, "lost", map[string]float64{"lost kind=mutex mode=exclusive reason=unreachable": 1})
 		o.sees(t, "held", map[string]float64{})
 		o.sees(t, "hold.", map[string]float64{"hold.duration kind=mutex mode=exclusive outcome=lost": 1})
-		if o.sums(t)["renew.failures"] == 0 {
-			t.Error("no renewal has failed")
-		}
+		expect.AtLeast(t, "failed renewals", o.sums(t)["renew.failures"], 1)
 		caller.End()
 		if said := text(o.span(t)); !strings.Contains(said, " holdfast.lost [{holdfast.reason ") ||
 			!strings.Contains(said, "unreachable") || strings.Contains(said, "confidential") {
@@ -328,9 +326,7 @@ func TestTelemetryOfAcquiresThatFail(t *testing.T) {
 		ended("refused", codes.Error, err, holdfast.ErrInvalid)
 		_, err = c.Semaphore("x", 3).Permits(2).Acquire(ctx)
 		ended("refused", codes.Error, err, holdfast.ErrMismatch)
-		if !slices.Contains(o.span(t).Attributes(), attribute.Int("holdfast.permits", 2)) {
-			t.Error("the span has no permits")
-		}
+		expect.Equal(t, "the span has the permits", slices.Contains(o.span(t).Attributes(), attribute.Int("holdfast.permits", 2)), true)
 		ticket := expect.Of(transfer.Detach(ctx, acquire(t, c.Mutex("y")), time.Minute)).OK(t)
 		lease, err := transfer.Adopt(ctx, c, ticket)
 		ended("granted", codes.Unset, err, nil)

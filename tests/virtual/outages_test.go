@@ -52,7 +52,6 @@ func (w *way) become(s state) {
 	}
 }
 
-// client returns a new client that uses this way.
 func (w *way) client(t *testing.T, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
 	c := opened(t, w.dial, cfg, func(o *redis.Options) { o.DialerRetries = 1 }, meddle(func(r request) (string, error) {
@@ -131,9 +130,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 						parts = parts[:2]
 					}
 					for _, part := range parts {
-						if !strings.Contains(err.Error(), part) {
-							t.Errorf("the error does not say %q: %v", part, err)
-						}
+						expect.Contains(t, "the error", err.Error(), part)
 					}
 				})
 			})
@@ -150,9 +147,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 			time.Sleep(time.Minute)
 			w.become(well)
 			time.Sleep(time.Minute)
-			if err := within(t, l); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrHeld) {
-				t.Errorf("Acquire: %v", err)
-			}
+			expect.ErrBoth(t, "Acquire", within(t, l), context.DeadlineExceeded, holdfast.ErrHeld)
 			expect.Equal(t, "the waiter that outlived the outage", first.giveUp(), context.Canceled)
 		})
 	})
@@ -240,9 +235,7 @@ func TestFirstContactIsShared(t *testing.T) {
 					}()
 				}
 				for range callers {
-					if err := <-errs; err != nil {
-						t.Error(err)
-					}
+					expect.Err(t, "the error", <-errs, nil)
 				}
 				// RetryTimeout, and a command's timeout that begins at its end.
 				expect.Between(t, "after how long all are told", time.Since(began), 0, 5100*time.Millisecond)

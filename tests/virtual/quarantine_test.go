@@ -107,9 +107,7 @@ func TestAContextEndsAfterAQuarantine(t *testing.T) {
 		}
 		for _, c := range []*holdfast.Client{one, other} {
 			ctx := lasting(t, 10*time.Second)
-			if _, err := c.Mutex("a").Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrHeld) {
-				t.Errorf("Acquire: %v", err)
-			}
+			expect.ErrBoth(t, "Acquire", expect.ErrOf(c.Mutex("a").Acquire(ctx)), context.DeadlineExceeded, holdfast.ErrHeld)
 		}
 		release(t, first.lease)
 	})

@@ -74,9 +74,7 @@ func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 			released := time.Now()
 			release(t, lease) // before the repeat
 			next.granted(t)
-			if lasts := next.lease.Deadline().Sub(released); lasts < ttl/2 {
-				t.Errorf("the lease lasts for %s of %s", lasts, ttl)
-			}
+			expect.AtLeast(t, "the lease's time", next.lease.Deadline().Sub(released), ttl/2)
 			expect.Between(t, "how long the lease lasts, at most like the lock", time.Until(next.lease.Deadline()), 0, left(t, srv, "a"))
 			time.Sleep(2 * ttl)
 			expect.Equal(t, "it is renewed", next.lease.Err() == nil, renew)
@@ -241,9 +239,7 @@ func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
 						t.Fatal(err)
 					}
 					cancel()
-					if waiting, err := backend.Waiting(t.Context(), l); err != nil || waiting != 0 {
-						t.Errorf("round %d: %d are counted that wait: %v", round, waiting, err)
-					}
+					expect.Of(backend.Waiting(t.Context(), l)).Is(t, fmt.Sprintf("round %d: those that are counted as waiting", round), 0)
 				}
 				other := wait(t, l)
 				ctx := lasting(t, time.Second)
@@ -290,9 +286,7 @@ func TestLateRenewal(t *testing.T) {
 				}
 				release(t, lease)
 				_, _ = late.anyhow()
-				if held, err := backend.IsHeld(t.Context(), l); held || err != nil {
-					t.Errorf("after the release it is held: %t, %v", held, err)
-				}
+				expect.Of(backend.IsHeld(t.Context(), l)).Is(t, "after the release it is held", false)
 			})
 		})
 	}

@@ -97,9 +97,7 @@ func TestReleaseWithADeadline(t *testing.T) {
 				for _, err := range []error{err, errors.Join(sure, err), errors.Join(err, sure), fmt.Errorf("twice: %w, %w", sure, err)} {
 					expect.Err(t, "not ambiguous", err, holdfast.ErrAmbiguous)
 				}
-				if errors.Is(errors.Join(sure, sure), holdfast.ErrAmbiguous) {
-					t.Error("what is not ambiguous is so twice")
-				}
+				expect.Equal(t, "what is not ambiguous is so twice", errors.Is(errors.Join(sure, sure), holdfast.ErrAmbiguous), false)
 				time.Sleep(time.Second)
 				d.hangs.Store(false)
 				release(t, acquire(t, lock.Wanted(client(t, srv))))
@@ -244,9 +242,7 @@ func TestLostLeasesAreTakenBackFewAtATime(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		for _, lease := range leases {
-			if lease.Err() == nil {
-				t.Errorf("%s is not lost", lease.Name())
-			}
+			expect.Fails(t, lease.Name(), lease.Err())
 		}
 		if most.Load() > 16 || all.Load() != n {
 			t.Errorf("%d releases, %d at once; want %d, and at most 16", all.Load(), most.Load(), n)

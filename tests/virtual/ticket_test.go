@@ -59,13 +59,11 @@ func (d *between) since() []string {
 
 var errNoAnswer = context.DeadlineExceeded // as a driver returns it: the request may have been carried out
 
-// detach detaches a lease.
 func detach(t *testing.T, l *holdfast.Lease, ttl time.Duration) transfer.Ticket {
 	t.Helper()
 	return expect.Of(transfer.Detach(t.Context(), l, ttl)).OK(t)
 }
 
-// adopt adopts a lock.
 func adopt(t *testing.T, c *holdfast.Client, ticket transfer.Ticket) *holdfast.Lease {
 	t.Helper()
 	return expect.Of(transfer.Adopt(t.Context(), c, ticket)).OK(t)
@@ -77,7 +75,6 @@ func free(t *testing.T, srv *holdfasttest.Server) {
 	expect.Equal(t, "the lock is held", isHeld(t, client(t, srv)), false)
 }
 
-// isHeld reports whether the lock "a" is held.
 func isHeld(t *testing.T, c *holdfast.Client) bool {
 	t.Helper()
 	return expect.Of(backend.IsHeld(t.Context(), c.Mutex("a"))).OK(t)
@@ -398,9 +395,7 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 					time.AfterFunc(time.Second, cancel)
 				}
 				defer cancel()
-				if _, err := transfer.Adopt(ctx, adopter, ticket); !errors.Is(err, holdfast.ErrAmbiguous) || !errors.Is(err, ctx.Err()) {
-					t.Errorf("Adopt: %v", err)
-				}
+				expect.ErrBoth(t, "Adopt", expect.ErrOf(transfer.Adopt(ctx, adopter, ticket)), holdfast.ErrAmbiguous, ctx.Err())
 				time.Sleep(10 * time.Second)
 				d.handle(nil)
 				if c.carriedOut {
@@ -408,9 +403,7 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 					expect.Err(t, "Adopt", expect.ErrOf(transfer.Adopt(t.Context(), adopter, ticket)), holdfast.ErrLost)
 					return
 				}
-				if reply := <-late; !strings.HasPrefix(reply, "gone ") {
-					t.Errorf("the late request was answered %q", reply)
-				}
+				expect.Begins(t, "the late request's answer", <-late, "gone ")
 				heir := adopt(t, adopter, ticket)
 				release(t, heir)
 			})
@@ -433,9 +426,7 @@ func TestAnAdoptionPastItsDeadlineIsGivenBack(t *testing.T) {
 		})
 		c := client(t, srv, d.wrap)
 		_, err := transfer.Adopt(t.Context(), c, ticket, holdfast.TTL(1400*time.Millisecond))
-		if !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrAmbiguous) {
-			t.Errorf("Adopt: %v", err)
-		}
+		expect.ErrBoth(t, "Adopt", err, holdfast.ErrUnavailable, holdfast.ErrAmbiguous)
 		synctest.Wait()
 		free(t, srv)
 	})

@@ -10,7 +10,6 @@ import (
 
 const published = "../../../docs/scripts"
 
-// contents returns the scripts and digests of a folder, by their names.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.lua"))

@@ -61,9 +61,7 @@ func TestRecordsAreLowered(t *testing.T) {
 
 func TestARaisedRecordNeedsAReason(t *testing.T) {
 	for _, s := range []string{"go 100 90\n", "go 80 90 lower than ever\n", "go 100\n", "go a b\n"} {
-		if b, err := parse(s); err == nil {
-			t.Errorf("%q: %v", s, b)
-		}
+		expect.Fails(t, s, expect.ErrOf(parse(s)))
 	}
 }
 
@@ -98,13 +96,9 @@ func TestUpwards(t *testing.T) {
 	}
 	t.Setenv("GOWORK", "off")
 	for order, want := range map[string]int{"low.go middle.go high.go": 2, "middle.go low.go high.go": 1, "middle.go high.go low.go": 1} {
-		if got, err := upwards(root, strings.Fields(order)); got != want || err != nil {
-			t.Errorf("%s: %d, %v; want %d", order, got, err, want)
-		}
+		expect.Of(upwards(root, strings.Fields(order))).Is(t, order, want)
 	}
-	if _, err := upwards(root, []string{"low.go", "high.go"}); err == nil {
-		t.Error("a file without a place is accepted")
-	}
+	expect.Fails(t, "a file without a place", expect.ErrOf(upwards(root, []string{"low.go", "high.go"})))
 }
 
 func TestTheStoryOfAnAcquire(t *testing.T) {

@@ -65,18 +65,17 @@ func One(tb testing.TB, opts ...server.Option) *Backend {
 	return Real(tb, server.One(tb), opts...)
 }
 
-// Each runs f as a subtest on the embedded server, in virtual time, and on every real one, all at once. The
-// subtests begin when the calling test function has returned.
+// Each runs f as a subtest on the embedded server, in virtual time, and on every real one, as EachReal does.
 func Each(t *testing.T, f func(t *testing.T, b *Backend)) {
+	EachReal(t, f)
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
 		embedded(t, f)
 	})
-	EachReal(t, f)
 }
 
-// EachReal runs f as a subtest on every real server, all at once. Each server is started with the given
-// options. The subtests begin when the calling test function has returned.
+// EachReal runs f as a subtest on every real server, all at once and in parallel with other tests. Each server is started with the
+// given options. The subtests begin when the calling test function has returned.
 func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Option) {
 	server.Each(t, func(t *testing.T, bin server.Binary) { f(t, Real(t, bin, opts...)) })
 }
@@ -84,13 +83,12 @@ func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Opt
 // EachLong is Each for tests that wait until leases expire or are renewed. With -short, real servers are skipped: there such
 // a test takes seconds, and may fail if the machine stands still for longer than a lease lasts.
 func EachLong(t *testing.T, f func(t *testing.T, b *Backend)) {
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		embedded(t, f)
-	})
 	if !testing.Short() {
-		EachReal(t, f)
+		Each(t, f)
+		return
 	}
+	t.Parallel()
+	t.Run("embedded", func(t *testing.T) { embedded(t, f) })
 }
 
 // EachInTurn is Each, but tests one server at a time, for tests that look at the whole process.

@@ -46,15 +46,11 @@ func (r *Resource) Stale() int {
 func (r *Resource) Succeed(tb testing.TB, before, next *holdfast.Lease) (overlap bool) {
 	tb.Helper()
 	overlap = before.Err() == nil && next.Err() == nil
-	if next.Fence() <= before.Fence() {
-		tb.Errorf("fence %d follows %d", next.Fence(), before.Fence())
-	}
+	expect.Rises(tb, before.Fence(), next.Fence())
 	if !r.Write(next.Fence()) {
 		tb.Errorf("the resource refuses the holder with fence %d", next.Fence())
 	}
-	if r.Write(before.Fence()) {
-		tb.Errorf("the resource takes a write with fence %d after one with %d", before.Fence(), next.Fence())
-	}
+	expect.Equal(tb, "the resource takes a write with a fence before the last", r.Write(before.Fence()), false)
 	return overlap
 }
 

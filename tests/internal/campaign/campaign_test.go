@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,9 +64,7 @@ func TestSlice(t *testing.T) {
 			t.Errorf("%s never came about in %d histories", k.Name, report.Histories)
 		}
 	}
-	if report.Grants < report.Histories {
-		t.Errorf("only %d grants in %d histories", report.Grants, report.Histories)
-	}
+	expect.AtLeast(t, "grants", report.Grants, report.Histories)
 	if report.StaleWrites != report.StaleRefused {
 		t.Errorf("of %d stale writes %d were refused", report.StaleWrites, report.StaleRefused)
 	}
@@ -99,9 +98,7 @@ func TestACampaignThatDecidesTooLittleIsInconclusive(t *testing.T) {
 		unknown, histories int
 		want               bool
 	}{{0, 0, false}, {1, 1, false}, {1, 2, false}, {2, 7, true}, {2, 8, false}, {5, 20, false}, {6, 20, true}} {
-		if got := (&Report{Unknown: c.unknown, Histories: c.histories}).Inconclusive(); got != c.want {
-			t.Errorf("%d of %d: %t", c.unknown, c.histories, got)
-		}
+		expect.Equal(t, fmt.Sprintf("%d of %d", c.unknown, c.histories), (&Report{Unknown: c.unknown, Histories: c.histories}).Inconclusive(), c.want)
 	}
 }
 
@@ -117,9 +114,7 @@ func judged(t *testing.T, cfg Config) *Report {
 	expect.OK(t, report.Write(&text))
 	t.Log(text.String())
 	expect.AtMost(t, "there are violations", report.Violations, 0)
-	if report.Inconclusive() {
-		t.Errorf("%d checks of %d histories were given up", report.Unknown, report.Histories)
-	}
+	expect.Equal(t, "checks that were given up", report.Inconclusive(), false)
 	return report
 }
 

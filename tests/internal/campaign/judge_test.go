@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
@@ -155,9 +156,7 @@ func TestJudgeCounts(t *testing.T) {
 	r.extensions = 2
 	got := Judge(r, Mutex{})
 	want := Verdict{Operations: 9, Grants: 3, Overlaps: 1, StaleWrites: 1, StaleRefused: 1}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("got %+v; want %+v", got, want)
-	}
+	expect.Equal(t, "judged", fmt.Sprint(got), fmt.Sprint(want))
 }
 
 // shares sets the latest hold's Share.

@@ -77,9 +77,7 @@ func TestPlansSuitTheirSubject(t *testing.T) {
 			t.Errorf("%s: %d faults of one server of several, %d of all", s.Name(), minority, all)
 		}
 	}
-	if _, err := Kinds(&Config{Subject: Quorum{}}, "deaf-subscriptions"); err == nil {
-		t.Error("a quorum is to have notifications that get lost")
-	}
+	expect.Fails(t, "a quorum with notifications that get lost", expect.ErrOf(Kinds(&Config{Subject: Quorum{}}, "deaf-subscriptions")))
 }
 
 func TestKinds(t *testing.T) {
@@ -105,9 +103,7 @@ func TestKinds(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"no-such-kind", "clock-jump"} {
-		if _, err := Kinds(&Config{}, name); err == nil {
-			t.Errorf("%s can be had", name)
-		}
+		expect.Fails(t, name, expect.ErrOf(Kinds(&Config{}, name)))
 	}
 }
 
@@ -119,9 +115,7 @@ func TestCoverage(t *testing.T) {
 			t.Fatalf("drew %d kinds", len(drawn))
 		}
 	}
-	if !once.complete() {
-		t.Error("some kind was not drawn")
-	}
+	expect.Equal(t, "all kinds were drawn", once.complete(), true)
 	c := newCoverage(kinds[:8], 1) // 28 pairs
 	calm := 0
 	for pair, alone := 0, 0; pair < 3 || alone < 1; pair, alone = c.least() {
@@ -134,9 +128,7 @@ func TestCoverage(t *testing.T) {
 		}
 	}
 	for _, pair := range c.pairs {
-		if pair.times < 3 || pair.times > 4 {
-			t.Errorf("%s and %s happened %d times", pair.kinds[0].Name, pair.kinds[1].Name, pair.times)
-		}
+		expect.Between(t, pair.kinds[0].Name+" and "+pair.kinds[1].Name, pair.times, 3, 4)
 	}
 	// A void history is drawn again.
 	c.void([]*Kind{kinds[1], kinds[3]})

@@ -33,6 +33,14 @@ func (r Result[T]) OK(tb testing.TB) T {
 	return r.value
 }
 
+// Is requires that the call has returned that value, and no error.
+func (r Result[T]) Is(tb testing.TB, what string, want T) {
+	tb.Helper()
+	if r.err != nil || any(r.value) != any(want) {
+		tb.Errorf("%s: %v, %v; want %v", what, r.value, r.err, want)
+	}
+}
+
 // ErrOf returns the error of a call that also returns something else.
 func ErrOf[T any](_ T, err error) error { return err }
 
@@ -41,6 +49,38 @@ func Err(tb testing.TB, what string, err, target error) {
 	tb.Helper()
 	if !errors.Is(err, target) {
 		tb.Errorf("%s: %v; want %v", what, err, target)
+	}
+}
+
+// ErrBut requires that err matches target, and not the other.
+func ErrBut(tb testing.TB, what string, err, target, other error) {
+	tb.Helper()
+	if !errors.Is(err, target) || errors.Is(err, other) {
+		tb.Errorf("%s: %v; want %v, and not %v", what, err, target, other)
+	}
+}
+
+// ErrBoth requires that err matches both targets.
+func ErrBoth(tb testing.TB, what string, err, one, other error) {
+	tb.Helper()
+	if !errors.Is(err, one) || !errors.Is(err, other) {
+		tb.Errorf("%s: %v; want %v and %v", what, err, one, other)
+	}
+}
+
+// ErrSays requires that err matches target, and that its text contains what was wanted.
+func ErrSays(tb testing.TB, what string, err, target error, want string) {
+	tb.Helper()
+	if !errors.Is(err, target) || !strings.Contains(err.Error(), want) {
+		tb.Errorf("%s: %v; want %v with %q in it", what, err, target, want)
+	}
+}
+
+// Fails requires that there is an error.
+func Fails(tb testing.TB, what string, err error) {
+	tb.Helper()
+	if err == nil {
+		tb.Errorf("%s: no error", what)
 	}
 }
 
@@ -65,6 +105,22 @@ func Contains(tb testing.TB, what, got, want string) {
 	tb.Helper()
 	if !strings.Contains(got, want) {
 		tb.Errorf("%s: %q; want %q in it", what, got, want)
+	}
+}
+
+// Begins requires that a text begins as was wanted.
+func Begins(tb testing.TB, what, got, want string) {
+	tb.Helper()
+	if !strings.HasPrefix(got, want) {
+		tb.Errorf("%s: %q; want %q at its begin", what, got, want)
+	}
+}
+
+// Lacks requires that a text does not contain what is unwanted.
+func Lacks(tb testing.TB, what, got, unwanted string) {
+	tb.Helper()
+	if strings.Contains(got, unwanted) {
+		tb.Errorf("%s: %q; %q is in it", what, got, unwanted)
 	}
 }
 
@@ -93,9 +149,9 @@ func AtLeast[T cmp.Ordered](tb testing.TB, what string, got, least T) {
 }
 
 // Rises requires that one fence is above another that was granted before it.
-func Rises(tb testing.TB, before, fence uint64) {
+func Rises[T cmp.Ordered](tb testing.TB, before, fence T) {
 	tb.Helper()
 	if fence <= before {
-		tb.Errorf("fence %d follows %d", fence, before)
+		tb.Errorf("fence %v follows %v", fence, before)
 	}
 }

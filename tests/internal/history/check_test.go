@@ -3,6 +3,8 @@ package history
 import (
 	"fmt"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // grant is an event of process and goroutine p that asked when it was granted.
@@ -64,9 +66,7 @@ func TestCheck(t *testing.T) {
 		"granted and given up":           {[]Event{{Name: "lock", Fence: 1, Asked: 1, Granted: 2, GaveUp: 3, Deadline: 4}}, []Rule{Sense}},
 		"granted before it asked":        {[]Event{{Name: "lock", Fence: 1, Asked: 3, Granted: 2, Deadline: 4}}, []Rule{Sense}},
 	} {
-		if got := rules(Check(c.events)); fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%s: got %v; want %v", name, got, c.want)
-		}
+		expect.Equal(t, name, fmt.Sprint(rules(Check(c.events))), fmt.Sprint(c.want))
 	}
 }
 
@@ -116,9 +116,7 @@ func TestChecksOfShares(t *testing.T) {
 		"an impossible record":     {rising, []Event{{Name: "lock", Share: 1, Fence: 4, Asked: 50, Granted: 40, Deadline: 60}}, []Rule{Sense}},
 		"twins":                    {Twins, []Event{sharing(1, 1, 5, 10, 30), sharing(2, 1, 5, 15, 40)}, []Rule{Fencing}},
 	} {
-		if got := rules(c.check(c.events)); fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+		expect.Equal(t, name, fmt.Sprint(rules(c.check(c.events))), fmt.Sprint(c.want))
 	}
 }
 

@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -60,9 +61,7 @@ func TestRecordedHistory(t *testing.T) {
 		t.Errorf("stored and read, %d events differ from those recorded: %v", len(stored), err)
 	}
 	for _, text := range []string{"nonsense\n", `{"id":0,"surprise":1}` + "\n"} {
-		if _, err := Read(strings.NewReader(text)); err == nil {
-			t.Errorf("%q is read", text)
-		}
+		expect.Fails(t, fmt.Sprintf("Read of %q", text), expect.ErrOf(Read(strings.NewReader(text))))
 	}
 }
 
@@ -74,13 +73,9 @@ func TestNowIsTheSharedClock(t *testing.T) {
 		now := Now()
 		best = min(best, time.Duration(max(before-now, now-nanotime())))
 	}
-	if best > 100*time.Microsecond {
-		t.Errorf("Now is %v away from the shared clock", best)
-	}
+	expect.AtMost(t, "how far Now is from the shared clock", best, 100*time.Microsecond)
 	now := time.Now()
-	if got := At(now.Add(5*time.Second)) - At(now); got != 5e9 {
-		t.Errorf("5 s are %d ns", got)
-	}
+	expect.Equal(t, "5 s in ns", At(now.Add(5*time.Second))-At(now), 5e9)
 }
 
 func TestFairness(t *testing.T) {

@@ -36,9 +36,7 @@ func TestOnlyAProcessThatStoodStillIsExcused(t *testing.T) {
 		return errors.New("too late")
 	})
 	expect.Equal(t, "attempts", attempts, 2)
-	if !Stalled(began) {
-		t.Error("the process stood still, and nobody saw it")
-	}
+	expect.Equal(t, "stalled", Stalled(began), true)
 	expect.Contains(t, "the report does not say that it stood still", Report(began), "stood still for ")
 	for range 5 { // a stall may happen
 		if !Stalled(time.Now()) {
@@ -115,9 +113,7 @@ func TestAnAttemptIsATestOfItsOwn(t *testing.T) {
 		t.Cleanup(func() { order = append(order, "first") })
 		t.Cleanup(func() {
 			order = append(order, "last")
-			if t.Context().Err() == nil {
-				t.Error("the context outlives the attempt")
-			}
+			expect.Fails(t, "the context after the attempt", t.Context().Err())
 		})
 		done, fatal := make(chan struct{}), t.Fatalf
 		go func() {

@@ -53,16 +53,10 @@ func TestEditsChangeTheLinesThatAreNamed(t *testing.T) {
 			}
 		}
 		got, err := files(dir, test.edits...)
-		if err != nil {
-			t.Errorf("%s: %v", test.about, err)
-		}
-		if len(got) != len(want) {
-			t.Errorf("%s: %d files changed, not %d", test.about, len(got), len(want))
-		}
+		expect.Err(t, test.about, err, nil)
+		expect.Equal(t, test.about+": files that changed", len(got), len(want))
 		for name, text := range want {
-			if got[name] != text {
-				t.Errorf("%s: %s is\n%s\nnot\n%s", test.about, name, got[name], text)
-			}
+			expect.Equal(t, test.about+": "+name, got[name], text)
 		}
 	}
 }

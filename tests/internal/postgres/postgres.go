@@ -161,7 +161,6 @@ func (s *Server) Stop() error {
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 
-// log returns the end of the server's log.
 func (s *Server) log() string {
 	text, err := os.ReadFile(s.logFile())
 	if err != nil {

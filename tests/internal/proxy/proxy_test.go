@@ -33,9 +33,7 @@ func dial(t *testing.T, p *Proxy) *resp.Conn {
 
 func wants(t *testing.T, c interface{ Do(...any) (any, error) }, want any, args ...any) {
 	t.Helper()
-	if got, err := c.Do(args...); err != nil || got != want {
-		t.Errorf("%v: got %v, %v; want %v", args, got, err, want)
-	}
+	expect.Of(c.Do(args...)).Is(t, fmt.Sprint(args...), want)
 }
 
 // wantsNone requires that a reply does not come, and that the connection stays open.

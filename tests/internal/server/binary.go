@@ -50,9 +50,11 @@ func Binaries(tb testing.TB) []Binary {
 	return all
 }
 
-// Each runs f as a subtest with each of Binaries, all at once. The subtests begin when the calling test function has returned.
+// Each runs f as a subtest with each of Binaries, all at once and in parallel with other tests. The subtests begin when the calling
+// test function has returned.
 func Each(t *testing.T, f func(t *testing.T, bin Binary)) {
 	t.Helper()
+	t.Parallel()
 	for _, bin := range Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
 			t.Parallel()

@@ -90,7 +90,6 @@ func clusterComplete(node *Server, all, masters int) error {
 	return nil
 }
 
-// must runs a command that sets up a server, and returns the reply.
 func must(tb testing.TB, s *Server, command ...any) any {
 	tb.Helper()
 	reply, err := s.Do(command...)

@@ -163,7 +163,6 @@ func (c *Cluster) id(s *Server) string {
 	return fmt.Sprint(must(c.tb, s, "CLUSTER", "MYID"))
 }
 
-// clusterNode is a line of CLUSTER NODES.
 type clusterNode struct {
 	id, addr string
 	of       string // id of its master

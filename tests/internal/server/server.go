@@ -322,7 +322,6 @@ func (s *Server) confFile() string { return filepath.Join(s.dir, "server.conf") 
 
 func (s *Server) logFile() string { return filepath.Join(s.dir, "server.log") }
 
-// log returns the end of the server's log.
 func (s *Server) log() string {
 	text, err := os.ReadFile(s.logFile())
 	if err != nil {

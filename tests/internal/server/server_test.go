@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -70,13 +69,9 @@ func TestServerEndsWithTheTest(t *testing.T) {
 			// Its temporary files go to a folder of this test: a killed process leaves them behind.
 			cmd.Env = append(os.Environ(), endingVar+"="+ending, "TMPDIR="+t.TempDir())
 			out, err := cmd.CombinedOutput()
-			if err == nil {
-				t.Error("the test passed")
-			}
+			expect.Fails(t, "the test", err)
 			for _, part := range want {
-				if !bytes.Contains(out, []byte(part)) {
-					t.Errorf("its output does not say %q", part)
-				}
+				expect.Contains(t, "its output", string(out), part)
 			}
 			_, rest, started := strings.Cut(string(out), "addr=")
 			addr, _, _ := strings.Cut(rest, "\n")
@@ -112,8 +107,6 @@ func TestFind(t *testing.T) {
 	} {
 		t.Setenv("PATH", c.path)
 		all, err := find(c.extra)
-		if got := fmt.Sprint(all, err); !strings.Contains(got, c.want) {
-			t.Errorf("HOLDFAST_TEST_SERVERS=%q: %s; want %s", c.extra, got, c.want)
-		}
+		expect.Contains(t, "HOLDFAST_TEST_SERVERS="+c.extra, fmt.Sprint(all, err), c.want)
 	}
 }

@@ -3,18 +3,21 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-// printed runs a command line, and returns what it prints.
 func printed(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -156,6 +159,106 @@ func TestExitCodesAreDocumentedInOnePlace(t *testing.T) {
 	} {
 		if !strings.Contains(text, fmt.Sprintf("\n%5d  ", code)) {
 			t.Errorf("%d has no meaning", code)
+		}
+	}
+}
+
+// A shell reads each word as the original text. Nothing in a word can affect the terminal or the shell.
+func TestShellWord(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	for text, want := range map[string]string{
+		"orders/42":       "orders/42",
+		"":                "''",
+		"a b":             "'a b'",
+		"it's $(x)":       `'it'\''s $(x)'`,
+		"-n":              "'-n'",
+		"日本":              "'日本'",
+		"a\u202eb'\\":     `$'a\u202eb\'\\'`,
+		"\u009b31m$(x)\"": `$'\u009b31m$(x)"'`,
+	} {
+		word := shellWord(text)
+		if word != want {
+			t.Errorf("%q becomes %s, want %s", text, word, want)
+		}
+		if err != nil {
+			continue
+		}
+		cmd := exec.Command(bash, "-c", "printf %s "+word)
+		if text == "-n" {
+			cmd = exec.Command(bash, "-c", "printf %s -- "+word)
+			text = "---n"
+		}
+		cmd.Env = []string{"LC_ALL=C.UTF-8"}
+		if said, err := cmd.Output(); err != nil || string(said) != text {
+			t.Errorf("bash reads %s as %q, %v; want %q", word, said, err, text)
+		}
+	}
+}
+
+func TestVersionOfABuild(t *testing.T) {
+	vcs := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.modified", Value: "true"}}
+	for name, c := range map[string]struct {
+		module          string
+		settings        []debug.BuildSetting
+		version, commit string
+		want            build
+	}{
+		"nothing is known":          {want: build{Version: next + "-dev"}},
+		"go build in a checkout":    {module: "v0.1.1-0.20261126031500-0123456789ab+dirty", settings: vcs, want: build{Version: next + "-dev", Commit: "0123456789abcdef0123", Modified: true}},
+		"go run":                    {module: "(devel)", want: build{Version: next + "-dev"}},
+		"go install of a version":   {module: "v1.4.2", want: build{Version: "1.4.2"}},
+		"go install of a candidate": {module: "v1.5.0-rc.1", want: build{Version: "1.5.0-rc.1"}},
+		"go install of a commit":    {module: "v0.0.0-20261126031500-0123456789ab", want: build{Version: next + "-dev"}},
+		"a release's program":       {module: "(devel)", version: "1.4.2", commit: "fedcba", want: build{Version: "1.4.2", Commit: "fedcba"}},
+		"with a v":                  {version: "v1.4.2", want: build{Version: "1.4.2"}},
+		"stamped in a checkout":     {module: "v1.3.9", settings: vcs, version: "1.4.2", commit: "fedcba", want: build{Version: "1.4.2", Commit: "fedcba", Modified: true}},
+	} {
+		c.want.Go, c.want.OS, c.want.Arch = runtime.Version(), runtime.GOOS, runtime.GOARCH
+		info := &debug.BuildInfo{Main: debug.Module{Version: c.module}, Settings: c.settings}
+		if got := buildOf(info, c.version, c.commit); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestVersionIsShown(t *testing.T) {
+	for _, c := range []struct {
+		build build
+		want  string
+	}{
+		{build{Version: "1.4.2", Go: "go1.26.1", OS: "linux", Arch: "arm64"}, "holdfast 1.4.2 (go1.26.1, linux/arm64)"},
+		{build{Version: "1.4.2", Go: "go1.26.1", OS: "linux", Arch: "arm64", Commit: "0123456789abcdef", Modified: true}, "holdfast 1.4.2 (go1.26.1, linux/arm64, commit 0123456789ab with changes)"},
+		{build{Version: "1.4.2", Go: "go1.26.1", OS: "linux", Arch: "arm64", Commit: "01234"}, "holdfast 1.4.2 (go1.26.1, linux/arm64, commit 01234)"},
+	} {
+		if got := c.build.String(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"90s": 90 * time.Second, "1m30s": 90 * time.Second, "15": 15 * time.Second, "1.5": 1500 * time.Millisecond, "0": 0, "250ms": 250 * time.Millisecond,
+	} {
+		var s seconds
+		if err := s.Set(text); err != nil || time.Duration(s) != want {
+			t.Errorf("%q is %s, %v; want %s", text, time.Duration(s), err, want)
+		}
+	}
+	for _, text := range []string{"", "-1", "-5s", "soon", "5 s", "1e300", "NaN", "Inf"} {
+		var s seconds
+		if err := s.Set(text); err == nil {
+			t.Errorf("%q is accepted, as %s", text, time.Duration(s))
+		}
+	}
+}
+
+// The text in the place of a number may be a misplaced password.
+func TestErrorsDoNotQuoteValues(t *testing.T) {
+	for _, line := range []string{"run --weight=secret", "run --quiet=secret", "run --wait secret", "ls -n secret", "demo --seed secret"} {
+		var stderr strings.Builder
+		if code := Main(t.Context(), strings.Fields(line), nil, io.Discard, &stderr); code != 64 || strings.Contains(stderr.String(), "secret") || !strings.Contains(stderr.String(), ": want ") {
+			t.Errorf("%s: exit code %d, %s", line, code, &stderr)
 		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast/transfer"
 )
 
-// newTicket returns a ticket of a lock.
 func newTicket(t *testing.T) transfer.Ticket {
 	t.Helper()
 	lease, err := holdfasttest.New(t).Mutex("orders").TryAcquire(t.Context())

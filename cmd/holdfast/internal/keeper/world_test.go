@@ -36,7 +36,6 @@ type world struct {
 	onKill  func() (denied []int)
 }
 
-// inWorld runs a test in virtual time.
 func inWorld(t *testing.T, spec Spec, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +64,6 @@ func inWorld(t *testing.T, spec Spec, f func(w *world)) {
 	})
 }
 
-// listen records events.
 func (w *world) listen() {
 	for ev := range w.Events() {
 		w.listens <- struct{}{}
@@ -88,7 +86,6 @@ func (w *world) listen() {
 	}
 }
 
-// at returns a time after the beginning.
 func (w *world) at(seconds float64) time.Time {
 	return w.began.Add(time.Duration(seconds * float64(time.Second)))
 }
@@ -232,7 +229,6 @@ func (a *virtualAlarm) close() { a.set(0) }
 
 // The processes:
 
-// change makes the command stop or end.
 func (w *world) change(c change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,7 +239,6 @@ func (w *world) change(c change) {
 	}
 }
 
-// exit makes the command end.
 func (w *world) exit(code int) { w.change(change{code: code}) }
 
 // die is what KILL does to processes.

@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// begin starts a candidate, and returns the function that ends it.
 func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *Sidecar, end func()) {
 	t.Helper()
 	s = &Sidecar{
@@ -35,7 +34,6 @@ func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *S
 	}
 }
 
-// ask asks for a path, and returns the code and the answer.
 func ask(t *testing.T, s *Sidecar, path string) (int, Status) {
 	t.Helper()
 	w := httptest.NewRecorder()

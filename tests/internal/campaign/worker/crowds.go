@@ -67,14 +67,12 @@ const (
 	Lost       Outcome = "lost"       // the party's lease was lost
 )
 
-// begin begins a step.
 func (r *routine) begin(w Want, s Step) Step {
 	s.ID, s.Process, s.Goroutine, s.Name, s.Begun = r.part.steps.Add(1), pid, r.number, w.Name, history.Now()
 	r.part.say.line(StepLine, s)
 	return s
 }
 
-// end ends a step that returned err.
 func (r *routine) end(ctx context.Context, s Step, err error) Step {
 	s.Ended = history.Now()
 	if err != nil {
@@ -188,7 +186,6 @@ type party struct {
 	attempts
 }
 
-// join makes the goroutine a party.
 func (r *routine) join(ctx context.Context, w Want) (p party, err error) {
 	p.attempts = r.ask(w)
 	s := r.begin(w, Step{Do: Join, TTL: int64(w.TTL)})
@@ -243,7 +240,6 @@ func (r *routine) linger(p party, d time.Duration) {
 	}
 }
 
-// takePart acts as a party of a latch.
 func (r *routine) takePart(ctx context.Context, w Want) error {
 	p, err := r.join(ctx, w)
 	if err != nil {

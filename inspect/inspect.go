@@ -129,17 +129,14 @@ func init() {
 		}
 		return access.Error(inspector.(*Inspector).of.Reach(ctx, p))
 	}
-	access.IsOfQuorum = func(inspector any) bool {
-		_, is := inspector.(*Inspector).of.(*voting.Inspector)
-		return is
-	}
-	access.Absent = func(inspector any) (all []error) {
-		if q, is := inspector.(*Inspector).of.(*voting.Inspector); is {
+	access.Absent = func(inspector any) (errs []error, isQuorum bool) {
+		q, isQuorum := inspector.(*Inspector).of.(*voting.Inspector)
+		if isQuorum {
 			for _, err := range q.Absent() {
-				all = append(all, access.Error(err))
+				errs = append(errs, access.Error(err))
 			}
 		}
-		return all
+		return errs, isQuorum
 	}
 }
 

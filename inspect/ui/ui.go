@@ -84,9 +84,10 @@ func New(in *inspect.Inspector, opts *Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.quorum = access.IsOfQuorum(in)
+	_, h.quorum = access.Absent(in)
 	h.absent = func() (all []string) {
-		for _, err := range access.Absent(in) {
+		errs, _ := access.Absent(in)
+		for _, err := range errs {
 			all = append(all, errorText(err))
 		}
 		return all

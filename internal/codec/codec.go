@@ -130,9 +130,6 @@ type Head struct {
 	Now  int64 // the server's time, µs
 }
 
-// Is reports whether a reply's first word is word.
-func (h Head) Is(word Word) bool { return h.Word == word }
-
 // Reply is the reply to most requests. Its word says which fields are set: the forms beside each request list them.
 type Reply struct {
 	Head

@@ -111,7 +111,7 @@ func Ask[R any](ctx context.Context, l *Target, op string, durable bool, q codec
 }
 
 // Change sends a request that takes effect once, however many copies of it are sent; see lock.Change.
-func Change[R interface{ Is(codec.Word) bool }](ctx context.Context, l *Target, op string, compose func(id string, notAfter int64) codec.Request[R]) (R, error) {
+func Change(ctx context.Context, l *Target, op string, compose func(id string, notAfter int64) codec.Request[codec.Reply]) (codec.Reply, error) {
 	return lock.Change(ctx, lock.Request{Op: op, Lock: &l.Lock, Durable: true}, compose)
 }
 

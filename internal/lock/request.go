@@ -81,7 +81,7 @@ func (rq Request) Addressed(call driver.Call) exec.Request {
 // Change sends a request that takes effect once, however many copies of it are sent. compose makes the request, with a new id and the time
 // until which the server remembers that id; the server carries out no later copy. Change goes on when ctx ends: otherwise nobody would know
 // whether the request took effect.
-func Change[R interface{ Is(codec.Word) bool }](ctx context.Context, rq Request, compose func(id string, notAfter int64) codec.Request[R]) (reply R, err error) {
+func Change(ctx context.Context, rq Request, compose func(id string, notAfter int64) codec.Request[codec.Reply]) (reply codec.Reply, err error) {
 	l, id := rq.Lock, RandomText()
 	for range 3 {
 		a, unanswered, err := Ask(context.WithoutCancel(ctx), rq, compose(id, l.NotAfter()))
@@ -92,7 +92,7 @@ func Change[R interface{ Is(codec.Word) bool }](ctx context.Context, rq Request,
 		switch {
 		case err == exec.ErrClosed && unanswered:
 			return reply, unheard(exec.ErrClosed)
-		case err != nil || !a.Reply.Is(codec.Late):
+		case err != nil || a.Reply.Word != codec.Late:
 			return a.Reply, err
 		case unanswered: // an earlier copy may have taken effect, and the server may have forgotten its id
 			return reply, unheard(exec.ErrUnavailable)

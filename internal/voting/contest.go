@@ -123,12 +123,9 @@ func (b *bid) try(ctx context.Context) (engine.Lease, error) {
 	}
 	lease, votes, err := b.round(ctx)
 	b.note(votes)
-	var behind marks
+	behind := marks{}
 	for _, v := range votes {
 		if v.behind != "" {
-			if behind == nil {
-				behind = marks{}
-			}
 			behind[v.node] = v.behind
 		}
 	}

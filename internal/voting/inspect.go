@@ -79,11 +79,12 @@ func (in *Inspector) List(ctx context.Context, p inspector.Pattern, yield func(l
 		}
 		stopped := false
 		err := node.Find(ctx, p, seen, func(batch []inspector.Found) (bool, error) {
-			for _, s := range in.verdicts(ctx, batch, errs) {
-				if s.err == nil && len(s.Holders) == 0 || !seen.Add(s.Key) {
+			all, open := in.verdicts(ctx, batch, errs)
+			for i, s := range all {
+				if open[i] == nil && len(s.Holders) == 0 || !seen.Add(s.Key) {
 					continue
 				}
-				if stopped = !yield(s.Status, s.err); stopped {
+				if stopped = !yield(s, open[i]); stopped {
 					return false, nil
 				}
 			}
@@ -130,14 +131,9 @@ func (in *Inspector) areTooFew(errs []error) bool {
 	return there < in.q.need
 }
 
-// verdict is what the nodes say about a lock, or why they do not agree.
-type verdict struct {
-	lock.Status
-	err error
-}
-
-// verdicts asks all nodes about these locks. It notes in down which nodes cannot be asked.
-func (in *Inspector) verdicts(ctx context.Context, batch []inspector.Found, down []error) []verdict {
+// verdicts asks all nodes about these locks, and returns for each what a majority says, or why they do not agree. It notes in down which
+// nodes cannot be asked.
+func (in *Inspector) verdicts(ctx context.Context, batch []inspector.Found, down []error) ([]lock.Status, []error) {
 	answers, refusals := make([][]lock.Status, len(in.nodes)), make([][]error, len(in.nodes))
 	copy(down, together(in.nodes, func(i int) (err error) {
 		if err = down[i]; err == nil {
@@ -145,7 +141,7 @@ func (in *Inspector) verdicts(ctx context.Context, batch []inspector.Found, down
 		}
 		return err
 	}))
-	all := make([]verdict, len(batch))
+	all, open := make([]lock.Status, len(batch)), make([]error, len(batch))
 	for n, found := range batch {
 		named, errs := make([]*lock.Holder, len(in.nodes)), make([]error, len(in.nodes))
 		for i := range in.nodes {
@@ -159,10 +155,11 @@ func (in *Inspector) verdicts(ctx context.Context, batch []inspector.Found, down
 				}
 			}
 		}
-		agreed, err := in.q.majority(found.Name, named, errs)
-		all[n] = verdict{in.q.status(found.Name, found.Key(), agreed), err}
+		var agreed []lock.Holder
+		agreed, open[n] = in.q.majority(found.Name, named, errs)
+		all[n] = in.q.status(found.Name, found.Key(), agreed)
 	}
-	return all
+	return all, open
 }
 
 // Break takes the lock from the grant with that id, on all nodes where the grant holds it.

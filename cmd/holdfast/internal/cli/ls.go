@@ -105,7 +105,8 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 	if err := to.write(locks.sorted()); err != nil {
 		return err
 	}
-	for _, err := range access.Absent(in) {
+	absent, _ := access.Absent(in)
+	for _, err := range absent {
 		o.console.Warnf("%v; the other nodes are a majority, and know who holds which lock", err)
 	}
 	switch {

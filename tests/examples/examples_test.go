@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
+	"github.com/holdfast-go/holdfast/tests/internal/race"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -93,7 +94,7 @@ func TestExamplesRun(t *testing.T) {
 	expect.OK(t, os.WriteFile(overlay, list, 0o600))
 
 	args := []string{"run", "-overlay", overlay}
-	if raceDetector { // then everything that the program consists of has been built with it
+	if race.Detector { // then everything that the program consists of has been built with it
 		args = append(args, "-race")
 	}
 	args = append(args, "./program")

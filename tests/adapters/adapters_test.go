@@ -223,9 +223,7 @@ func TestAddressesStayInTheirOrder(t *testing.T) {
 			d := adapters[name](t, options{addrs: given, shuffle: true, dial: fail})
 			defer d.Close()
 			for range 3 {
-				if _, err := d.Run(t.Context(), driver.Call{Script: driver.NewScript("test", "return ''"), Keys: []string{"a"}}); !errors.Is(err, driver.ErrNotSent) {
-					t.Fatal(err)
-				}
+				expect.Err(t, "Run", expect.ErrOf(d.Run(t.Context(), driver.Call{Script: driver.NewScript("test", "return ''"), Keys: []string{"a"}})), driver.ErrNotSent)
 				expect.Same(t, "the program's addresses", given, addrs)
 				expect.Equal(t, "the server is called", d.Addr(), joined)
 			}

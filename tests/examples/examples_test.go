@@ -67,18 +67,14 @@ func TestExamplesRun(t *testing.T) {
 	folder := expect.Of(filepath.Abs(".")).OK(t)
 	source := expect.Of(os.ReadFile(filepath.Join(folder, "..", "..", "example_test.go"))).OK(t)
 	const clause = "package holdfast_test\n"
-	if !strings.HasPrefix(string(source), clause) {
-		t.Fatalf("the examples do not begin with %q", clause)
-	}
+	expect.Begins(t, "the examples", string(source), clause)
 	var names []string
 	calls := ""
 	for _, match := range regexp.MustCompile(`(?m)^func (Example\w+)\(\)`).FindAllStringSubmatch(string(source), -1) {
 		names = append(names, match[1])
 		calls += fmt.Sprintf("\t%s()\n\tfmt.Println(\"%[1]s is over\")\n", match[1])
 	}
-	if len(names) < 15 {
-		t.Fatalf("only %d examples: %q", len(names), names)
-	}
+	expect.AtLeast(t, "examples", len(names), 15)
 
 	replace := map[string]string{} // only the go command sees them
 	for name, text := range map[string]string{

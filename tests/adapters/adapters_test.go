@@ -225,9 +225,7 @@ func TestAddressesStayInTheirOrder(t *testing.T) {
 			d := adapters[name](t, options{addrs: given, shuffle: true, dial: fail})
 			defer d.Close()
 			for range 3 {
-				if _, err := d.Run(t.Context(), driver.Call{Script: driver.NewScript("test", "return ''"), Keys: []string{"a"}}); !errors.Is(err, driver.ErrNotSent) {
-					t.Fatal(err)
-				}
+				expect.Err(t, "Run", expect.ErrOf(d.Run(t.Context(), driver.Call{Script: driver.NewScript("test", "return ''"), Keys: []string{"a"}})), driver.ErrNotSent)
 				expect.Same(t, "the program's addresses", given, addrs)
 				expect.Equal(t, "the server is called", d.Addr(), joined)
 			}
@@ -286,10 +284,10 @@ func TestSentinel(t *testing.T) {
 	for _, name := range []string{"go-redis", "rueidis"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := server.StartSentinel(t, server.One(t))
-			c := client(t, adapters[name](t, options{addrs: []string{g.Sentinel.Addr()}, master: g.Name}))
+			g := server.StartSentinels(t, server.One(t), 1, 1)
+			c := client(t, adapters[name](t, options{addrs: []string{g.Watchers[0].Addr()}, master: g.Name}))
 			lease := backend.Acquire(t, c.Mutex("a"))
-			expect.Err(t, "Do", expect.ErrOf(g.Master.Do("GET", "holdfast:{a}")), nil)
+			expect.Err(t, "Do", expect.ErrOf(g.Servers[0].Do("GET", "holdfast:{a}")), nil)
 			backend.Release(t, lease)
 		})
 	}

@@ -126,7 +126,7 @@ func TestWrongAddressesAmongSentinelsAreLogged(t *testing.T) {
 
 // Fault: The address of a server leads to a sentinel. Acquire fails at once, and the error says so.
 func TestASentinelIsNotTakenForAServer(t *testing.T) {
-	addr := server.StartSentinel(t, server.One(t)).Sentinel.Addr()
+	addr := server.StartSentinels(t, server.One(t), 1, 1).Watchers[0].Addr()
 	each(t, func(t *testing.T, a adapter) {
 		err := toldAtOnce(t, patient(t, a.single(t, 3, to(addr)), holdfast.Config{}))
 		expect.ErrSays(t, "Ping", err, holdfast.ErrUnsupported, "it is a sentinel, which has no locks (connect through it: ")

@@ -90,9 +90,7 @@ func warm(t *testing.T, d drivertest.Driver) {
 	t.Cleanup(func() { _ = d.Close() })
 	for _, urgent := range []bool{false, true} {
 		for n := range 3 {
-			if _, err := d.Run(t.Context(), driver.Call{Script: count, Keys: []string{keysOf(n, 1)[0] + "warm"}, Urgent: urgent}); err != nil {
-				t.Fatal(err)
-			}
+			expect.OK(t, expect.ErrOf(d.Run(t.Context(), driver.Call{Script: count, Keys: []string{keysOf(n, 1)[0] + "warm"}, Urgent: urgent})))
 		}
 	}
 }

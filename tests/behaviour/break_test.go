@@ -264,9 +264,7 @@ func TestGrantID(t *testing.T) {
 				c, other := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{holders}}), b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{observer}})
 				lease := backend.Acquire(t, lock(c, ttl))
 				seen := backend.Seen(t, inspect.New(other), lease.Name(), lease.Fence())
-				if len(seen.Grant) != 8 {
-					t.Fatalf("the grant id is %q", seen.Grant)
-				}
+				expect.Equal(t, "the length of the grant id", len(seen.Grant), 8)
 				same := func(who string, h holdfast.Holder) {
 					t.Helper()
 					expect.Equal(t, "the grant that "+who+" is told of", h.Grant, seen.Grant)

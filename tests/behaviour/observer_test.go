@@ -280,9 +280,7 @@ func TestObserversOfAChangeOfMode(t *testing.T) {
 		writer := backend.Acquire(t, rw.Writer())
 		reader := expect.Of(rw.Downgrade(ctx, writer)).OK(t)
 		other := backend.Acquire(t, b.Client(t, nil).RWMutex("x").Reader())
-		if _, err := rw.TryUpgrade(ctx, reader); !errors.Is(err, holdfast.ErrHeld) {
-			t.Fatal(err)
-		}
+		expect.Err(t, "TryUpgrade", expect.ErrOf(rw.TryUpgrade(ctx, reader)), holdfast.ErrHeld)
 		backend.Release(t, other)
 		again := expect.Of(rw.TryUpgrade(ctx, reader)).OK(t)
 		backend.Release(t, again)

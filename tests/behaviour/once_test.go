@@ -61,9 +61,7 @@ func TestWatchSeesEveryChange(t *testing.T) {
 		next := backend.Watch(t, theElection(t, b))
 		see := func(want string) {
 			t.Helper()
-			if got := next(); got != want {
-				t.Fatalf("it sees %q lead, not %q", got, want)
-			}
+			expect.Equal(t, "the leader", next(), want)
 		}
 		see("")
 		heard(t, b)

@@ -117,17 +117,13 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 			theirs := strange(key)
 
 			lease := backend.Acquire(t, l)
-			if theirs.try(t, "x", time.Minute) {
-				t.Fatal("they got our lock")
-			}
+			expect.Equal(t, "they get our lock", theirs.try(t, "x", time.Minute), false)
 			if theirs.unlock(t, "x") {
 				t.Fatal("they released our lock")
 			}
 			backend.Release(t, lease)
 
-			if !theirs.try(t, "x", time.Hour) {
-				t.Fatal("our release did not let them in")
-			}
+			expect.Equal(t, "they get what we have released", theirs.try(t, "x", time.Hour), true)
 			_, err := l.TryAcquire(t.Context())
 			var he *holdfast.HeldError
 			if !errors.As(err, &he) || !he.Holder.Foreign || he.Holder.TTL < 50*time.Minute {
@@ -152,9 +148,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 		l := shared(b.Client(t, nil), "k")
 		// Theirs is never released.
 		start := time.Now()
-		if !theirs.try(t, "x", ttl) {
-			t.Fatal("SET NX of a free key failed")
-		}
+		expect.Equal(t, "they get a free key", theirs.try(t, "x", ttl), true)
 		lease := backend.Acquire(t, l)
 		expect.AtLeast(t, "our wait for them", time.Since(start), ttl-50*time.Millisecond)
 		backend.Release(t, lease)
@@ -259,9 +253,7 @@ func TestRedissonsReleaseWakesAWaiter(t *testing.T) {
 		theirs := foreign{rlock, b.Redis(t), "orders"}
 		for n := range 20 {
 			token := strconv.Itoa(n)
-			if !theirs.try(t, token, time.Minute) {
-				t.Fatal("a free lock is not granted")
-			}
+			expect.Equal(t, "they get a free lock", theirs.try(t, token, time.Minute), true)
 			leases := backend.Start(t, l)
 			time.Sleep(5 * time.Second) // until its pauses are as long as they get
 			released := time.Now()

@@ -128,21 +128,21 @@ func TestDoctorOfAClusterWithAHole(t *testing.T) {
 // The doctor examines a master and a replica behind a sentinel.
 func TestDoctorBehindASentinel(t *testing.T) {
 	long(t)
-	g := server.StartSentinel(t, server.One(t))
+	g := server.StartSentinels(t, server.One(t), 1, 1)
 	// A stall of the machine must not cause a failover here.
-	order(t, g.Sentinel, "SENTINEL", "SET", g.Name, "down-after-milliseconds", "60000")
-	order(t, g.Replica, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
-	backend.Eventually(t, "the replica follows", func() bool { return g.Replica.Info("replication")["master_link_status"] == "up" })
-	url := "redis+sentinel://" + g.Sentinel.Addr() + "?master_name=" + g.Name
+	order(t, g.Watchers[0], "SENTINEL", "SET", g.Name, "down-after-milliseconds", "60000")
+	order(t, g.Servers[1], "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
+	backend.Eventually(t, "the replica follows", func() bool { return g.Servers[1].Info("replication")["master_link_status"] == "up" })
+	url := "redis+sentinel://" + g.Watchers[0].Addr() + "?master_name=" + g.Name
 	doctor(t, url, func(d *diagnosis) {
-		if want := []string{g.Master.Addr(), g.Replica.Addr()}; d.Mode != "sentinel" || !slices.Equal(d.Servers, want) {
+		if want := []string{g.Servers[0].Addr(), g.Servers[1].Addr()}; d.Mode != "sentinel" || !slices.Equal(d.Servers, want) {
 			d.complain("%s, %q; want %q", d.Mode, d.Servers, want)
 		}
-		d.on(d.expect("eviction", isProblem, "volatile-lru"), g.Replica.Addr())
+		d.on(d.expect("eviction", isProblem, "volatile-lru"), g.Servers[1].Addr())
 		d.expect("topology", isNote, "1 of 1 sentinel in the URL")
-		d.on(d.expect("failover", isOK, "down-after-milliseconds 60000, TTL 24h0m0s: leases outlast a failover"), g.Sentinel.Addr())
+		d.on(d.expect("failover", isOK, "down-after-milliseconds 60000, TTL 24h0m0s: leases outlast a failover"), g.Watchers[0].Addr())
 		d.expect("replication", isWarning, "min-replicas-to-write 0")
-		d.expect("replication", isOK, "replica of "+g.Master.Addr())
+		d.expect("replication", isOK, "replica of "+g.Servers[0].Addr())
 		d.expect("trial", isOK, "")
 	})
 	doctor(t, url+"&addr=127.0.0.1:1", func(d *diagnosis) {

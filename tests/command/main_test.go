@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
+	"github.com/holdfast-go/holdfast/tests/internal/race"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -61,7 +62,7 @@ func withHoldfast(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	build := exec.Command("go", "build", "-o", dir, ".", "./bench", "./conformance")
-	if raceEnabled {
+	if race.Detector {
 		build.Args = slices.Insert(build.Args, 2, "-race")
 	}
 	build.Dir = source

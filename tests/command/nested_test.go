@@ -37,9 +37,7 @@ func TestARunInAJobLooksForTheJobsFence(t *testing.T) {
 	expect.OK(t, run.Start())
 	looks := regexp.MustCompile(`cmdstat_pttl:calls=([3-9]|\d\d)`) // each look asks for the lock's PTTL
 	backend.Eventually(t, "it has looked some times", func() bool {
-		if do("EXISTS", "holdfast:{job}:q") != "0" {
-			t.Fatal("it waits for the lock of its own job")
-		}
+		expect.Equal(t, "it waits for the lock of its own job", do("EXISTS", "holdfast:{job}:q"), "0")
 		return looks.MatchString(do("INFO", "commandstats"))
 	})
 	hold(17)

@@ -194,9 +194,7 @@ func TestProcessesDoNotCarrySecrets(t *testing.T) {
 	r.up()
 	value := expect.Of(s.Do("GET", "holdfast:{"+t.Name()+"}")).OK(t)
 	token := strings.Split(fmt.Sprint(value), ":")[1]
-	if len(token) != 22 {
-		t.Fatalf("the token is %q", token)
-	}
+	expect.Equal(t, "the token's length", len(token), 22)
 	pids := r.alive()
 	if len(pids) < 4 { // holdfast, its keeper, the shell, sleep
 		t.Fatalf("processes: %v", pids)

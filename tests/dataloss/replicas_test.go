@@ -103,14 +103,12 @@ func TestMinReplicas(t *testing.T) {
 		job, ran := once.New(c, "j", once.Every(time.Hour), soon), false
 		backend.Eventually(t, "a run begins that the replica confirms in time", func() bool {
 			replica.Resume()
-			run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+			_, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 				ran = true
 				replica.Pause()
 				return "", nil
 			})
-			if !errors.Is(err, holdfast.ErrReplicas) {
-				t.Fatalf("a run that the replica does not confirm: %+v, %v", run, err)
-			}
+			expect.Err(t, "a run that the replica does not confirm", err, holdfast.ErrReplicas)
 			return ran
 		})
 		backend.Eventually(t, "what was not confirmed is given back", func() bool {

@@ -83,9 +83,7 @@ func TestReadmesProgramRuns(t *testing.T) {
 	soak.Nightly(t)
 	const addr = `"127.0.0.1:6379"`
 	body := readmesProgram(t)
-	if !strings.Contains(body, addr) {
-		t.Fatalf("it does not name the server:\n%s", body)
-	}
+	expect.Contains(t, "the program", body, addr)
 	file := expect.Of(filepath.Abs(filepath.Join("virtual", "program", "main.go"))).OK(t)
 	body = strings.Replace(body, addr, fmt.Sprintf("%q", server.Start(t, server.One(t)).Addr()), 1)
 	goCommand(t, ".", map[string]string{file: body}, "run", "./virtual/program")

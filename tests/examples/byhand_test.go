@@ -37,9 +37,7 @@ func byHand(t *testing.T, docs string) (steps []step) {
 			t.Fatalf("a block of %q that follows no shell:\n%s", kind, body)
 		}
 	}
-	if len(steps) < 8 {
-		t.Fatalf("only %d blocks of shell", len(steps))
-	}
+	expect.AtLeast(t, "blocks of shell", len(steps), 8)
 	return steps
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
+	"github.com/holdfast-go/holdfast/tests/internal/race"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -66,18 +67,14 @@ func TestExamplesRun(t *testing.T) {
 	folder := expect.Of(filepath.Abs(".")).OK(t)
 	source := expect.Of(os.ReadFile(filepath.Join(folder, "..", "..", "example_test.go"))).OK(t)
 	const clause = "package holdfast_test\n"
-	if !strings.HasPrefix(string(source), clause) {
-		t.Fatalf("the examples do not begin with %q", clause)
-	}
+	expect.Begins(t, "the examples", string(source), clause)
 	var names []string
 	calls := ""
 	for _, match := range regexp.MustCompile(`(?m)^func (Example\w+)\(\)`).FindAllStringSubmatch(string(source), -1) {
 		names = append(names, match[1])
 		calls += fmt.Sprintf("\t%s()\n\tfmt.Println(\"%[1]s is over\")\n", match[1])
 	}
-	if len(names) < 15 {
-		t.Fatalf("only %d examples: %q", len(names), names)
-	}
+	expect.AtLeast(t, "examples", len(names), 15)
 
 	replace := map[string]string{} // only the go command sees them
 	for name, text := range map[string]string{
@@ -93,7 +90,7 @@ func TestExamplesRun(t *testing.T) {
 	expect.OK(t, os.WriteFile(overlay, list, 0o600))
 
 	args := []string{"run", "-overlay", overlay}
-	if raceDetector { // then everything that the program consists of has been built with it
+	if race.Detector { // then everything that the program consists of has been built with it
 		args = append(args, "-race")
 	}
 	args = append(args, "./program")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
+	"github.com/holdfast-go/holdfast/tests/internal/race"
 )
 
 // shared says how to remove what the tests share.
@@ -47,7 +48,7 @@ var folder = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	args := []string{"build", "-o", dir}
-	if raceDetector {
+	if race.Detector {
 		args = append(args, "-race")
 	}
 	build := exec.Command("go", append(args, "./...")...)

@@ -62,10 +62,7 @@ func TestServersClockJumpsForward(t *testing.T) {
 			before := backend.Acquire(t, first.Mutex("a", holdfast.TTL(ttl)))
 			expect.Equal(t, "the resource takes the fence before", r.Write(before.Fence()), true)
 			clock.Jump(jump)
-			next, err := second.Mutex("a").TryAcquire(t.Context())
-			if err != nil {
-				t.Fatalf("after the jump: %v", err)
-			}
+			next := expect.Of(second.Mutex("a").TryAcquire(t.Context())).OK(t)
 			within(t, b.Redis(t), next)
 			r.Succeed(t, before, next)
 			taken(t, before)
@@ -91,9 +88,7 @@ func TestWaitersOutliveAJumpForward(t *testing.T) {
 			backend.Waiters(t, b.Client(t, nil).Mutex("a"), n+1)
 		}
 		clock.Jump(jump)
-		if n := b.Redis(t).Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val(); n != 0 {
-			t.Fatalf("%d of lock and queue are left", n)
-		}
+		expect.Equal(t, "keys of lock and queue that are left", b.Redis(t).Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val(), 0)
 		type served struct {
 			n     int
 			lease *holdfast.Lease
@@ -315,9 +310,7 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 				left := expect.Of(rdb.PTTL(t.Context(), key).Result()).OK(t)
 				all = append(all, kept{key, value, max(left, 0)})
 			}
-			if len(all) == 0 {
-				t.Fatal("there is nothing to move")
-			}
+			expect.AtLeast(t, "keys to move", len(all), 1)
 			clock.Jump(ahead)
 			for _, k := range all {
 				expect.OK(t, rdb.RestoreReplace(t.Context(), k.key, k.left, k.value).Err())

@@ -98,9 +98,7 @@ func TestRenewalsInASlotOnTheMove(t *testing.T) {
 		t.Helper()
 		before := lease.Deadline()
 		backend.Eventually(t, "it is renewed", func() bool { return lease.Err() != nil || lease.Deadline().After(before) })
-		if err := lease.Err(); err != nil {
-			t.Fatalf("%s: the lease ended: %v", where, err)
-		}
+		expect.Err(t, where+": the lease", lease.Err(), nil)
 	}
 
 	slot := keys.Slot(key)

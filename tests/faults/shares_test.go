@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -140,9 +139,7 @@ func TestLateCopyOfReleaseOwner(t *testing.T) {
 			other = backend.Acquire(t, yours)
 		}
 		held := p.Hold(running(script.ShareDisown(), "a"), proxy.Cut)
-		if _, err := c.ReleaseOwner(t.Context(), "a", "me"); !errors.Is(err, found) {
-			t.Fatalf("ReleaseOwner: %v; want %v", err, found)
-		}
+		expect.Err(t, "ReleaseOwner", expect.ErrOf(c.ReleaseOwner(t.Context(), "a", "me")), found)
 		if other != nil {
 			backend.Release(t, other)
 		}

@@ -72,116 +72,76 @@ var wrongClients = []struct {
 	scenario, problem string
 	scripted          bool // the client acquires free mutexes by script
 }{
-	{
-		"a lock that is free is taken past those who wait",
+	{"a lock that is free is taken past those who wait",
 		`if queues == 0 and seq < 1000`, `if seq < 1000`,
-		"barging", `client 1 answers "granted \d+" to "try \d+", and not held`, false,
-	},
-	{
-		"a release does not mind the mark",
+		"barging", `client 1 answers "granted \d+" to "try \d+", and not held`, false},
+	{"a release does not mind the mark",
 		`self.evaluate("batch_release", [key], [f"hf2:{token}:"]) == "freed"`, `self.rdb.delete(key)`,
-		"hand-over", `client 1 does not hand the lock over`, false,
-	},
-	{
-		"a renewal does not write the fence",
+		"hand-over", `client 1 does not hand the lock over`, false},
+	{"a renewal does not write the fence",
 		`lock.c.send(lock.family + "renew", lock.least_keys, ["", token, lock.ttl_ms, 0, self.fence])`,
 		`Reply(f"renewed {lock.c.server_time_us()} {lock.ttl_ms}", clock()) if lock.c.rdb.pexpire(lock.key, lock.ttl_ms) else None`,
-		"renewal", `the client says that its fence is \d+; after renewals the lock's value has 0`, false,
-	},
-	{
-		"a token of the free path goes on after it was not answered",
+		"renewal", `the client says that its fence is \d+; after renewals the lock's value has 0`, false},
+	{"a token of the free path goes on after it was not answered",
 		`self.token, self.score = new_token(), score`, `self.token, self.score = lock.__dict__.setdefault("token", new_token()), score`,
-		"lost-reply", `the client goes on with a token of the free path that went unanswered`, false,
-	},
-	{
-		"a token of the free path that was not answered is released once",
+		"lost-reply", `the client goes on with a token of the free path that went unanswered`, false},
+	{"a token of the free path that was not answered is released once",
 		`if unanswered and reply.word != "released":`, `if False:`,
-		"late-copy", `an acquire keeps the lock for a token that has ended`, false,
-	},
-	{
-		"no drift",
+		"late-copy", `an acquire keeps the lock for a token that has ended`, false},
+	{"no drift",
 		`return seconds / 100 + 0.002`, `return 0`,
-		"slow-reply", `client 1 answers yes to "holds", and not no`, false,
-	},
-	{
-		"a lease that is over is not released",
+		"slow-reply", `client 1 answers yes to "holds", and not no`, false},
+	{"a lease that is over is not released",
 		`            in_background(self.lock.take_back, self.w.token, self.w.member, self.w.tombstone_us)
 `, ``,
-		"slow-reply", `client 1 did not release the lock when its lease had ended`, false,
-	},
-	{
-		"a renewal's answer that the lease is over is ignored",
+		"slow-reply", `client 1 did not release the lock when its lease had ended`, false},
+	{"a renewal's answer that the lease is over is ignored",
 		`        self.end(reply.word)
         in_background(lock.take_back, token, self.w.member, self.w.tombstone_us)
         return 0`, `        return lock.ttl_ms / 3000`,
-		"theft", `after another program takes the lock by SET, client 1 still answers yes to holds`, false,
-	},
-	{
-		"a renewal's answer that nobody has the lock is ignored",
+		"theft", `after another program takes the lock by SET, client 1 still answers yes to holds`, false},
+	{"a renewal's answer that nobody has the lock is ignored",
 		`        self.end(reply.word)
         in_background(lock.take_back, token`, `        if reply.word == "absent":
             return lock.ttl_ms / 3000
         self.end(reply.word)
         in_background(lock.take_back, token`,
-		"rw-loss", `after another program deletes the lock, client 1 still answers yes to holds`, false,
-	},
-	{
-		"no tombstones",
+		"rw-loss", `after another program deletes the lock, client 1 still answers yes to holds`, false},
+	{"no tombstones",
 		`["", w.token, w.member, w.tombstone_us])
             except`, `["", w.token, w.member, 0])
             except`,
-		"late-copy", `took the lock for a token that had ended: it went unanswered, and arrived after the release`, true,
-	},
-	{
-		"not-after is 0, tombstones stand",
+		"late-copy", `took the lock for a token that had ended: it went unanswered, and arrived after the release`, true},
+	{"not-after is 0, tombstones stand",
 		`args = [mode, w.token, self.ttl_ms, not_after_us, 1,`, `args = [mode, w.token, self.ttl_ms, 0, 1,`,
-		"late-copy", `took the lock for a token that had ended: it went unanswered, and arrived after the tombstone's end`, true,
-	},
-	{
-		"a release does not name the member of the queue",
+		"late-copy", `took the lock for a token that had ended: it went unanswered, and arrived after the tombstone's end`, true},
+	{"a release does not name the member of the queue",
 		`in_background(self.take_back, w.token, w.member, w.tombstone_us)`, `in_background(self.take_back, w.token, "", w.tombstone_us)`,
-		"give-up", `in vain for 0 waiters in the lock's queue`, false,
-	},
-	{
-		"a claim counts from its message",
+		"give-up", `in vain for 0 waiters in the lock's queue`, false},
+	{"a claim counts from its message",
 		`left = claim - max(age, 0) - drift(since + claim)`, `left = claim - drift(claim)`,
-		"slow-message", `client 1 says "granted \d+" after a grant whose claim had ended`, false,
-	},
-	{
-		"a grant by message is never confirmed",
+		"slow-message", `client 1 says "granted \d+" after a grant whose claim had ended`, false},
+	{"a grant by message is never confirmed",
 		`if grant.key != self.key or left < claim / 4 or not then_us - then_us % 1000 <= grant.fence <= then_us + since * 1e6 + 2e6:`, `if grant.key != self.key:`,
-		"forged-grant", `the client believes a forged message`, false,
-	},
-	{
-		"an acquire is sent before the subscription is confirmed",
+		"forged-grant", `the client believes a forged message`, false},
+	{"an acquire is sent before the subscription is confirmed",
 		`self.c.subscribed.wait(1)`, `pass`,
-		"subscription", `client 1 is in the queue before its subscription is confirmed`, false,
-	},
-	{
-		"no look after a disconnect",
+		"subscription", `client 1 is in the queue before its subscription is confirmed`, false},
+	{"no look after a disconnect",
 		`w.inbox.put(None)`, `pass`,
-		"lost-subscription", `client 1 did not print granted within 15s`, false,
-	},
-	{
-		"a silent subscription is never closed",
+		"lost-subscription", `client 1 did not print granted within 15s`, false},
+	{"a silent subscription is never closed",
 		`if asked or not self.has_subscription():`, `if not self.has_subscription():`,
-		"lost-subscription", `client 2 did not print granted within 22s`, false,
-	},
-	{
-		"a standby is ignored",
+		"lost-subscription", `client 2 did not print granted within 22s`, false},
+	{"a standby is ignored",
 		`message = Standby(*map(int, rest.split(" ")))`, `return`,
-		"standby", `client 1 did not print granted within 15s`, false,
-	},
-	{
-		"grants of permits are not heard",
+		"standby", `client 1 did not print granted within 15s`, false},
+	{"grants of permits are not heard",
 		`("grant", "rw", "sem")`, `("grant", "rw")`,
-		"semaphore", `client 2 did not print granted within 15s`, false,
-	},
-	{
-		"a permit has the weight of all",
+		"semaphore", `client 2 did not print granted within 15s`, false},
+	{"a permit has the weight of all",
 		`return Lock(self, name, ttl, "sem", permits, 1)`, `return Lock(self, name, ttl, "sem", permits, permits)`,
-		"semaphore", `client 1 says held, and not granted`, false,
-	},
+		"semaphore", `client 1 says held, and not granted`, false},
 }
 
 // conformance finds each wrong client, within three tries: some mistakes show only for a moment, and the machine may stand

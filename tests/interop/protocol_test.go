@@ -89,9 +89,7 @@ func carries(t *testing.T, p *peer) {
 		p.expect(t, "lost", fmt.Sprintf("adopt %s 300000", text))
 		p.send(t, "detach 60000")
 		detached := p.line(t, "detached", hanging)
-		if detached[0] != "detached" {
-			t.Fatalf("they say %q", detached)
-		}
+		expect.Equal(t, "they say", detached[0], "detached")
 		var theirs transfer.Ticket
 		expect.OK(t, theirs.UnmarshalText([]byte(detached[2])))
 		if lease, err = transfer.Adopt(t.Context(), ours, theirs); err != nil {

@@ -99,9 +99,7 @@ func run(t *testing.T, command []string, env ...string) *rival {
 		}
 	}()
 	t.Cleanup(func() { r.end(t) })
-	if line := r.line(t, "ready", starting); line[0] != "ready" {
-		t.Fatalf("the program says %q", line)
-	}
+	expect.Equal(t, "the program says", r.line(t, "ready", starting)[0], "ready")
 	return r
 }
 

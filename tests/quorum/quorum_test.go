@@ -64,9 +64,7 @@ func open(t *testing.T, bin server.Binary, n int, ttl time.Duration, opts ...ser
 	t.Helper()
 	s := start(t, bin, n, opts...)
 	s.ttl = ttl
-	if err := admit(t, s.quorum(), false); err != nil {
-		t.Fatalf("Admit: %v", err)
-	}
+	expect.OK(t, admit(t, s.quorum(), false))
 	return s
 }
 
@@ -340,11 +338,7 @@ func TestClocksPartWhileNothingIsAsked(t *testing.T) {
 		agree(t, lease, 3)
 		backend.Release(t, lease)
 		clock.Jump(time.Minute)
-		lease, err := l.TryAcquire(t.Context())
-		if err != nil {
-			t.Fatalf("after the clocks have moved: %v", err)
-		}
-		backend.Release(t, lease)
+		backend.Release(t, expect.Of(l.TryAcquire(t.Context())).OK(t))
 	})
 }
 
@@ -607,10 +601,7 @@ func TestNodesThatAreBeingReachedCount(t *testing.T) {
 			}
 			return d
 		}
-		lease, err := s.lock().TryAcquire(t.Context())
-		if err != nil {
-			t.Fatalf("with one node in quarantine, and one that is being reached: %v", err)
-		}
+		lease := expect.Of(s.lock().TryAcquire(t.Context())).OK(t)
 		backend.Release(t, lease)
 	})
 }
@@ -755,9 +746,7 @@ func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
 			node.Restart()
 			setCounter(t, node, int64(last-1000)) // of an older file
 		}
-		if err := admit(t, s.quorum(), false); err != nil {
-			t.Fatalf("Init: %v", err)
-		}
+		expect.OK(t, admit(t, s.quorum(), false))
 		s.above(last)
 	})
 }

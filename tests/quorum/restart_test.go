@@ -82,9 +82,7 @@ func TestRestartedTogether(t *testing.T) {
 		expect.OK(t, os.RemoveAll(filepath.Join(s.nodes[2].Dir(), "appendonlydir")))
 		s.nodes[2].Restart()
 		fails(holdfast.ErrNotAdmitted, "one is empty")
-		if err := admit(t, s.quorum(), true); err != nil {
-			t.Fatalf("Init: %v", err)
-		}
+		expect.OK(t, admit(t, s.quorum(), true))
 		s.above(last)
 	})
 }

@@ -196,9 +196,7 @@ func TestAdopt(t *testing.T) {
 			chain := func() string { return strings.Split(b.read(), ":")[4] }
 			b.acquire("tk", "A")
 			of, before := b.detach("A"), chain()
-			if !strings.HasPrefix(before, "0@") {
-				b.t.Fatalf("the chain of a shared key is %q", before)
-			}
+			expect.Begins(b.t, "the chain of a shared key", before, "0@")
 			b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("k", "N", of, 60000, 0)...))
 			expect.Equal(b.t, "the chain", chain(), before)
 			b.release("N", "", 0)

@@ -167,9 +167,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			part := strings.Split(member, "\n")
 			secrets = append(secrets, part[0], strings.TrimPrefix(part[2], "holdfast:c:"))
 		}
-		if len(secrets) != 7 {
-			t.Fatalf("%d secrets", len(secrets))
-		}
+		expect.Equal(t, "secrets", len(secrets), 7)
 		_, heldErr := other.TryAcquire(ctx)
 		holder, _ := backend.HolderOf(ctx, other)
 		values := map[string]any{

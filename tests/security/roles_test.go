@@ -53,9 +53,7 @@ func readRole(t *testing.T, name string) role {
 			r.rules = append(r.rules, rule{word, strings.HasPrefix(strings.TrimSpace(comment), "optional")})
 		}
 	}
-	if len(r.rules) < 5 {
-		t.Fatalf("%s has %d rules", name, len(r.rules))
-	}
+	expect.AtLeast(t, "rules of "+name, len(r.rules), 5)
 	return r
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
+	"github.com/holdfast-go/holdfast/tests/internal/race"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
@@ -289,7 +290,7 @@ func TestReplay(t *testing.T) {
 func TestSimulation(t *testing.T) {
 	soak.Nightly(t)
 	hours, limit := slice, time.Duration(0)
-	if raceDetector {
+	if race.Detector {
 		hours = sliceRace
 	}
 	if text := os.Getenv(envHours); text != "" {
@@ -327,7 +328,7 @@ func TestEveryForm(t *testing.T) {
 	soak.Nightly(t)
 	first := firstSeed(t)
 	tempers, length := []Temper{Rough, Calm, Wild}, 20*time.Minute
-	if raceDetector {
+	if race.Detector {
 		tempers, length = tempers[:1], 5*time.Minute
 	}
 	var worlds []spec

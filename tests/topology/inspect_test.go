@@ -141,9 +141,7 @@ func TestBreakInACluster(t *testing.T) {
 				leases := backend.Start(t, lock(other))
 				backend.Waiters(t, lock(c), 1)
 				seen := backend.Seen(t, in, name, lease.Fence())
-				if err := in.Revoke(t.Context(), seen, "test"); err != nil {
-					t.Fatalf("%s %s: Revoke: %v", kind, name, err)
-				}
+				expect.Err(t, fmt.Sprint(kind, " ", name, ": Revoke"), in.Revoke(t.Context(), seen, "test"), nil)
 				backend.Told(t, "the holder is asked", lease.Revoked())
 				broken, err := in.Break(t.Context(), seen, "test")
 				if err != nil {

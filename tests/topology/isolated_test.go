@@ -46,9 +46,7 @@ func TestAnIsolatedMaster(t *testing.T) {
 		}
 		for _, name := range others {
 			backend.Eventually(t, "the lease of "+name+" is renewed", func() bool { return held[name].Deadline().After(before[name]) })
-			if err := held[name].Err(); err != nil {
-				t.Fatalf("%q, on another master: %v", name, err)
-			}
+			expect.Err(t, name+", on another master", held[name].Err(), nil)
 			backend.Release(t, held[name])
 			backend.Release(t, backend.Receive(t, next[name]))
 			for range 10 {

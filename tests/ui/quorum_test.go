@@ -108,9 +108,7 @@ func TestANodeThatIsDownIsNamed(t *testing.T) {
 	lock.sees("zoe")
 	expect.Equal(t, "the page says", eval[string](list, `document.querySelector("#banner").textContent`), "")
 	// Whether a majority has granted it is open without the third node.
-	if _, err := q.nodes[0].Server.Do("SET", "holdfast:{half}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"half"}`, "PX", "3600000"); err != nil {
-		t.Fatal(err)
-	}
+	expect.OK(t, expect.ErrOf(q.nodes[0].Server.Do("SET", "holdfast:{half}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"half"}`, "PX", "3600000")))
 	q.nodes[2].Server.Kill()
 	for _, page := range []*tab{list, lock} {
 		page.sees("1 node of the quorum did not answer. The others are a majority, and know who holds which lock.")

@@ -257,9 +257,7 @@ func TestALeaseThatIsPassedOnToWhoGivesUpGoesOn(t *testing.T) {
 			case <-time.After(10 * time.Minute):
 				t.Fatalf("the one behind waits for the lease that nobody has, of %v", first.lease.Fence())
 			}
-			if third.err != nil {
-				t.Fatal(third.err)
-			}
+			expect.OK(t, third.err)
 			if third.lease.Fence() > first.lease.Fence()+1 { // the fence in between was the second's
 				crossed++
 			}

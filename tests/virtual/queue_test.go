@@ -111,9 +111,7 @@ func TestAStandbyDoesNotPutOffALook(t *testing.T) {
 			token, channel := tokenOf(waiters[0])
 			now := expect.Of(observer.Time(t.Context()).Result()).OK(t)
 			message := fmt.Sprintf("hf2 standby %s %d %d", token, now.UnixMicro(), now.Add(25*time.Second).UnixMicro())
-			if n := observer.Publish(t.Context(), channel, message).Val(); n != 1 {
-				t.Fatalf("%d have heard it", n)
-			}
+			expect.Equal(t, "who have heard it", observer.Publish(t.Context(), channel, message).Val(), 1)
 			time.Sleep(time.Second)
 		}
 		w.served(t, 6*time.Second+50*time.Millisecond)

@@ -68,9 +68,7 @@ func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 			})).Mutex("a", holdfast.TTL(ttl), backend.Renew(renew))
 			lease := acquire(t, client(t, srv).Mutex("a"))
 			next := waitFor(t, l, 100*time.Millisecond)
-			if !lost.Load() {
-				t.Fatal("it has not enqueued")
-			}
+			expect.Equal(t, "the reply to its enqueue is lost", lost.Load(), true)
 			released := time.Now()
 			release(t, lease) // before the repeat
 			next.granted(t)
@@ -235,17 +233,13 @@ func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
 				})))
 				for round := range 3 { // the first waiter asks before it is subscribed, those after it when they are
 					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-					if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-						t.Fatal(err)
-					}
+					expect.Err(t, "Acquire", expect.ErrOf(l.Acquire(ctx)), context.DeadlineExceeded)
 					cancel()
 					expect.Of(backend.Waiting(t.Context(), l)).Is(t, fmt.Sprintf("round %d: those that are counted as waiting", round), 0)
 				}
 				other := wait(t, l)
 				ctx := lasting(t, time.Second)
-				if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-					t.Fatal(err)
-				}
+				expect.Err(t, "Acquire", expect.ErrOf(l.Acquire(ctx)), context.DeadlineExceeded)
 				begun := time.Now()
 				if waiting, err := backend.Waiting(t.Context(), l); err != nil || waiting != 1 || time.Since(begun) > 50*time.Millisecond {
 					t.Errorf("%d are counted that wait, and one does: %v, after %s", waiting, err, time.Since(begun))

@@ -13,9 +13,7 @@ import (
 func TestFaultsAreThoseOfTheTests(t *testing.T) {
 	expect.OK(t, inputs.In(root))
 	want := expect.Of(page(root)).OK(t)
-	if n := strings.Count(want, "_test.go)"); n < 200 {
-		t.Fatalf("only %d tests say which faults they survive", n)
-	}
+	expect.AtLeast(t, "tests that say which faults they survive", strings.Count(want, "_test.go)"), 200)
 	got := expect.Of(os.ReadFile(filepath.Join(root, "docs", "faults.md"))).OK(t)
 	expect.Equal(t, "docs/faults.md is not what the comments of tests say: run go generate ./tests/documents/faults", string(got), want)
 }

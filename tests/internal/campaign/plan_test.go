@@ -111,9 +111,7 @@ func TestKinds(t *testing.T) {
 func TestCoverage(t *testing.T) {
 	once := newCoverage(kinds, 1)
 	for range kinds {
-		if drawn := once.draw(true); len(drawn) != 1 {
-			t.Fatalf("drew %d kinds", len(drawn))
-		}
+		expect.Equal(t, "kinds drawn", len(once.draw(true)), 1)
 	}
 	expect.Equal(t, "all kinds were drawn", once.complete(), true)
 	c := newCoverage(kinds[:8], 1) // 28 pairs

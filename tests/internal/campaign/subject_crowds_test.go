@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
+	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // ofTwo is the name of a latch that has two parties in the plans that tell draws.
@@ -47,9 +48,7 @@ func (r *Record) ends(nth uint64, counting bool, told worker.Outcome, begun, end
 }
 
 func TestJudgeOfLatches(t *testing.T) {
-	if n := partiesOf(tell().Plan, ofTwo); n != 2 {
-		t.Fatalf("the latch has %d parties", n)
-	}
+	expect.Equal(t, "parties of the latch", partiesOf(tell().Plan, ofTwo), 2)
 	const (
 		count, reset, wait, join = worker.Count, worker.Reset, worker.Wait, worker.Join
 

@@ -216,18 +216,3 @@ func (s *Server) AwaitInStep() {
 		}
 	})
 }
-
-// SentinelGroup is a master with a replica and a sentinel that watches both.
-type SentinelGroup struct {
-	Name     string // of the master, by which clients ask the sentinel for it
-	Master   *Server
-	Replica  *Server
-	Sentinel *Server
-}
-
-// StartSentinel is StartSentinels with one replica and one sentinel.
-func StartSentinel(tb testing.TB, bin Binary, opts ...Option) *SentinelGroup {
-	tb.Helper()
-	g := StartSentinels(tb, bin, 1, 1, opts...)
-	return &SentinelGroup{g.Name, g.Servers[0], g.Servers[1], g.Watchers[0]}
-}

@@ -310,6 +310,13 @@ func runID(ctx context.Context, client redis.Cmdable) string {
 	return id
 }
 
+// ErrorText returns the text of a server's error without the arguments that a server repeats for an unknown command. If the command was
+// AUTH, they contain a password, perhaps cut off and therefore not recognised by Console.Redact.
+func ErrorText(err error) string {
+	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
+	return text
+}
+
 // hidePasswords adds the passwords of a URL to secrets. Those of Sentinel are parameters.
 func (s *Server) hidePasswords(u *url.URL) {
 	var passwords []string

@@ -17,6 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/resp"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 )
 
 // server is one server, what it says about itself, and a lock that it has.
@@ -161,7 +163,7 @@ func (e *examination) ask(ctx context.Context, addr string) *sentinelAnswer {
 		s.replicas = append(s.replicas, net.JoinHostPort(replica["ip"], replica["port"]))
 	}
 	if err := client.CkQuorum(ctx, name).Err(); err != nil && !strings.HasPrefix(err.Error(), "NOPERM") {
-		s.problem = serverText(err)
+		s.problem = connect.ErrorText(err)
 	}
 	about, err := client.Master(ctx, name).Result()
 	s.downAfter, s.failoverTimeout, s.timesErr = milliseconds(about["down-after-milliseconds"]), milliseconds(about["failover-timeout"]), err

@@ -120,12 +120,7 @@ type sentinelAnswer struct {
 // discoverBehindSentinels asks the sentinels, and takes the replicas from the first one that names the master. It returns the clients that
 // it made.
 func (e *examination) discoverBehindSentinels(ctx context.Context, master *redis.Client) (opened []*redis.Client) {
-	e.sentinels = make([]*sentinelAnswer, len(e.Sentinel.SentinelAddrs))
-	var asking sync.WaitGroup
-	for i, addr := range e.Sentinel.SentinelAddrs {
-		asking.Go(func() { e.sentinels[i] = e.ask(ctx, addr) })
-	}
-	asking.Wait()
+	e.sentinels = connect.Each(e.Sentinel.SentinelAddrs, func(addr string) *sentinelAnswer { return e.ask(ctx, addr) })
 	i := slices.IndexFunc(e.sentinels, func(s *sentinelAnswer) bool { return s.err == nil })
 	if i < 0 {
 		return nil

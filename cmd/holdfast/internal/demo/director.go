@@ -270,7 +270,6 @@ func (d *director) handle(e Event) error {
 	return nil
 }
 
-// readRegisters records the final values of the registers.
 func (d *director) readRegisters(rdb *redis.Client) error {
 	names, err := readRegister(d.ctx, rdb, Lottery)
 	if err != nil {

@@ -289,7 +289,6 @@ func (a *act) handover() {
 		a.grants[oldest].At, a.grants[newest].End()})
 }
 
-// crash adds a scene with what follows when a holder is killed.
 func (a *act) crash(e Event, ends map[int]Instant) {
 	held, next := a.around(e)
 	if held < 0 || next < 0 {

@@ -136,7 +136,6 @@ func (e *examination) discoverBehindSentinels(ctx context.Context, master *redis
 	return opened
 }
 
-// ask asks a sentinel about the master.
 func (e *examination) ask(ctx context.Context, addr string) *sentinelAnswer {
 	o, name := e.Sentinel, e.Sentinel.MasterName
 	client := redis.NewSentinelClient(&redis.Options{

@@ -230,7 +230,6 @@ type quorum struct {
 	reachable []*server // the nodes that can be reached
 }
 
-// absent returns the finding about a node that cannot be reached.
 func (q *quorum) absent(addr string, err error) Finding {
 	saw := strings.TrimPrefix(err.Error(), "holdfast: ")
 	if len(q.reachable) < q.need {
@@ -257,7 +256,6 @@ func (q *quorum) checkSize() []Finding {
 	return nil
 }
 
-// checkSeparate checks that each node is a server of its own.
 func (q *quorum) checkSeparate() (found []Finding) {
 	for i, n := range q.reachable {
 		for _, m := range q.reachable[:i] {

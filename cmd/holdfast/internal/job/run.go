@@ -336,7 +336,6 @@ func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) 
 	return true
 }
 
-// revocation says who asks the holder to let go of the lock, and why.
 func (r *Run) revocation(e holdfast.LeaseEvent) string {
 	why := ""
 	if e.Note != "" {

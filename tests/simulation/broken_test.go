@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
+	"github.com/holdfast-go/holdfast/tests/internal/race"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
@@ -176,7 +177,7 @@ func TestLostLocksAreNoMistake(t *testing.T) {
 		t.Skip("SKIPPED: part of make nightly")
 	}
 	worlds := uint64(3)
-	if raceDetector {
+	if race.Detector {
 		worlds = 1
 	}
 	for seed := uint64(1); seed <= worlds; seed++ {

@@ -153,7 +153,6 @@ func breaks(f *pflag.FlagSet) action {
 	}
 }
 
-// describeBreak describes a break in two lines.
 func describeBreak(b inspect.Broken) string {
 	held := ""
 	if !b.Holder.Since.IsZero() {

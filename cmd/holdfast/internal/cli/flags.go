@@ -137,7 +137,6 @@ func (o *serverFlags) open(c *console.Console) (err error) {
 	return nil
 }
 
-// config returns the configuration of the library's clients.
 func (o *serverFlags) config() *holdfast.Config {
 	if !o.strict && !o.servers.AreQuorum() {
 		return &holdfast.Config{MaxTTL: maxTTL, Prefix: o.prefix, Identity: o.by}

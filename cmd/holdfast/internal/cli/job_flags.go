@@ -128,7 +128,6 @@ func checkMeta(notes []string) error {
 	return nil
 }
 
-// meta returns notes as an option of a lock.
 func meta(notes []string) holdfast.Option {
 	var options []holdfast.Option
 	for _, m := range notes {

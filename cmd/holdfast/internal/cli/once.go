@@ -64,7 +64,6 @@ func onceAction(f *pflag.FlagSet) action {
 	}
 }
 
-// checkOnce checks the values of --once and --once-key.
 func checkOnce(f *pflag.FlagSet, window time.Duration, key string) error {
 	switch {
 	case f.Changed("once") && window < time.Millisecond:

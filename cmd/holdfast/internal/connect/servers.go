@@ -102,13 +102,10 @@ func (s *Servers) CheckAdmitted(ctx context.Context, prefix string, timeout time
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	unmarked := each(s.All, func(one *Server) bool {
-		return errors.Is(one.Client.Get(ctx, space.Incarnation).Err(), redis.Nil)
-	})
 	var never []string
-	for i, one := range s.All {
-		if unmarked[i] {
-			never = append(never, one.Addr)
+	for i, err := range Each(s.All, func(one *Server) error { return one.Client.Get(ctx, space.Incarnation).Err() }) {
+		if errors.Is(err, redis.Nil) {
+			never = append(never, s.All[i].Addr)
 		}
 	}
 	if len(never) <= len(s.All)/2 {
@@ -172,7 +169,7 @@ func (s *Servers) Explain(err error) error {
 func (s *Servers) CheckDistinct(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	ids := each(s.All, func(one *Server) string { return runID(ctx, one.Client) })
+	ids := Each(s.All, func(one *Server) string { return runID(ctx, one.Client) })
 	for i, id := range ids {
 		if other := slices.Index(ids, id); id != "" && other < i {
 			return exitcode.Configf("%s and %s are the same server; name each server once", s.All[other].Addr, s.All[i].Addr)
@@ -181,8 +178,8 @@ func (s *Servers) CheckDistinct(ctx context.Context) error {
 	return nil
 }
 
-// each calls ask for all servers concurrently, and returns the answers in the order of the servers.
-func each[T any](all []*Server, ask func(*Server) T) []T {
+// Each calls ask for all servers concurrently, and returns the answers in the order of the servers.
+func Each[S, T any](all []S, ask func(S) T) []T {
 	answers := make([]T, len(all))
 	var asking sync.WaitGroup
 	for i, one := range all {
@@ -248,15 +245,7 @@ const CloseTime = 3 * time.Second
 func (l *Locks) Close(limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	closed := make(chan error)
-	for _, c := range l.clients {
-		go func() { closed <- c.Close(ctx) }()
-	}
-	var errs []error
-	for range l.clients {
-		errs = append(errs, <-closed)
-	}
-	return errors.Join(errs...)
+	return errors.Join(Each(l.clients, func(c *holdfast.Client) error { return c.Close(ctx) })...)
 }
 
 // Server is what one URL names: a server, a Cluster, or a master behind Sentinel.
@@ -308,6 +297,13 @@ func runID(ctx context.Context, client redis.Cmdable) string {
 	_, rest, _ := strings.Cut(text, "run_id:")
 	id, _, _ := strings.Cut(rest, "\r\n")
 	return id
+}
+
+// ErrorText returns the text of a server's error without the arguments that a server repeats for an unknown command. If the command was
+// AUTH, they contain a password, perhaps cut off and therefore not recognised by Console.Redact.
+func ErrorText(err error) string {
+	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
+	return text
 }
 
 // hidePasswords adds the passwords of a URL to secrets. Those of Sentinel are parameters.

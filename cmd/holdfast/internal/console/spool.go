@@ -73,7 +73,6 @@ func (s *Spool) Flush(received <-chan os.Signal) {
 	}
 }
 
-// drain writes until nothing waits.
 func (s *Spool) drain() {
 	for {
 		s.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -269,7 +270,6 @@ func (d *director) handle(e Event) error {
 	return nil
 }
 
-// readRegisters records the final values of the registers.
 func (d *director) readRegisters(rdb *redis.Client) error {
 	names, err := readRegister(d.ctx, rdb, Lottery)
 	if err != nil {
@@ -283,3 +283,14 @@ func (d *director) readRegisters(rdb *redis.Client) error {
 	d.history.Total, err = strconv.Atoi(total)
 	return err
 }
+
+// screen writes lines, with colors if it is a terminal.
+type screen struct {
+	console.Styles
+	out io.Writer
+}
+
+func newScreen(out io.Writer) *screen { return &screen{console.Styles(console.HasStyles(out)), out} }
+
+// line writes a line. It ignores errors: even without a reader, the demo's exit code counts.
+func (s *screen) line(text string) { _, _ = io.WriteString(s.out, text+"\n") }

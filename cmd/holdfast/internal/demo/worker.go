@@ -91,7 +91,6 @@ func Worker(args []string, stdin io.Reader, stdout io.Writer) error {
 	return err
 }
 
-// serve carries out orders until ctx ends.
 func (w *worker) serve(ctx context.Context) error {
 	w.rdb = redis.NewClient(&redis.Options{Addr: w.Addr})
 	defer w.rdb.Close()
@@ -171,7 +170,6 @@ type turn struct {
 	stamp fence.Stamp
 }
 
-// begin begins a turn: it acquires the lock.
 func (w *worker) begin(ctx context.Context, lock string) (*turn, error) {
 	t := &turn{w: w, lock: lock}
 	e := Event{Kind: Granted, Lock: lock, Asked: Now(), At: Now(), Deadline: Now() + time.Hour}
@@ -265,7 +263,6 @@ func pickWinner(winners []string, seed uint64) string {
 	}
 }
 
-// splitNames splits the list of names in the lottery's register.
 func splitNames(text string) []string {
 	if text == "" {
 		return nil

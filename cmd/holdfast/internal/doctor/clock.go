@@ -97,7 +97,6 @@ func (s *server) sampleClock(ctx context.Context, began time.Time) (samples []sa
 	return samples, nil
 }
 
-// judgeClock says what a watch means for locks.
 func judgeClock(w watch) Finding {
 	const slew = "slew the clock instead of stepping it (chronyd; ntpd -x), and check the machine's time source"
 	switch {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -105,15 +104,9 @@ func (e *examination) masters() []*server {
 
 // each runs a check on several servers concurrently. It returns the findings in the order of the servers, each with its server's address.
 func each(servers []*server, check func(*server) []Finding) (all []Finding) {
-	found := make([][]Finding, len(servers))
-	var checking sync.WaitGroup
-	for i, s := range servers {
-		checking.Go(func() { found[i] = check(s) })
-	}
-	checking.Wait()
-	for i, s := range servers {
-		for _, f := range found[i] {
-			all = append(all, f.on(s.addr))
+	for i, found := range connect.Each(servers, check) {
+		for _, f := range found {
+			all = append(all, f.on(servers[i].addr))
 		}
 	}
 	return all

@@ -203,7 +203,6 @@ var (
 	onlyCluster = [2][]string{{"xinfo stream FENCE", "pubsub shardnumsub CHANNEL"}, {"spublish CHANNEL x", "ssubscribe CHANNEL"}}
 )
 
-// rights returns the needed, the optional and the sparing commands.
 func rights(cluster bool) [3][]string {
 	own := onlyServer
 	if cluster {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/printable"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
@@ -227,7 +228,7 @@ var errNotTold = errors.New("the server does not tell")
 
 // because says in a few words why a command failed.
 func because(command string, err error) string {
-	text := serverText(err)
+	text := connect.ErrorText(err)
 	switch {
 	case errors.Is(err, errNotTold):
 		return command + ": " + text
@@ -239,11 +240,4 @@ func because(command string, err error) string {
 		return "the server does not know " + command
 	}
 	return fmt.Sprintf("%s: %.120s", command, text)
-}
-
-// serverText returns the text of an error without the arguments that a server repeats for an unknown command. If the command was AUTH,
-// they contain a password, perhaps cut off and therefore not recognised by Redact.
-func serverText(err error) string {
-	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
-	return text
 }

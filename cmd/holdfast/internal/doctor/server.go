@@ -17,6 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/resp"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 )
 
 // server is one server, what it says about itself, and a lock that it has.
@@ -118,12 +120,7 @@ type sentinelAnswer struct {
 // discoverBehindSentinels asks the sentinels, and takes the replicas from the first one that names the master. It returns the clients that
 // it made.
 func (e *examination) discoverBehindSentinels(ctx context.Context, master *redis.Client) (opened []*redis.Client) {
-	e.sentinels = make([]*sentinelAnswer, len(e.Sentinel.SentinelAddrs))
-	var asking sync.WaitGroup
-	for i, addr := range e.Sentinel.SentinelAddrs {
-		asking.Go(func() { e.sentinels[i] = e.ask(ctx, addr) })
-	}
-	asking.Wait()
+	e.sentinels = connect.Each(e.Sentinel.SentinelAddrs, func(addr string) *sentinelAnswer { return e.ask(ctx, addr) })
 	i := slices.IndexFunc(e.sentinels, func(s *sentinelAnswer) bool { return s.err == nil })
 	if i < 0 {
 		return nil
@@ -139,7 +136,6 @@ func (e *examination) discoverBehindSentinels(ctx context.Context, master *redis
 	return opened
 }
 
-// ask asks a sentinel about the master.
 func (e *examination) ask(ctx context.Context, addr string) *sentinelAnswer {
 	o, name := e.Sentinel, e.Sentinel.MasterName
 	client := redis.NewSentinelClient(&redis.Options{
@@ -161,7 +157,7 @@ func (e *examination) ask(ctx context.Context, addr string) *sentinelAnswer {
 		s.replicas = append(s.replicas, net.JoinHostPort(replica["ip"], replica["port"]))
 	}
 	if err := client.CkQuorum(ctx, name).Err(); err != nil && !strings.HasPrefix(err.Error(), "NOPERM") {
-		s.problem = serverText(err)
+		s.problem = connect.ErrorText(err)
 	}
 	about, err := client.Master(ctx, name).Result()
 	s.downAfter, s.failoverTimeout, s.timesErr = milliseconds(about["down-after-milliseconds"]), milliseconds(about["failover-timeout"]), err

@@ -43,7 +43,7 @@ func Of(w io.Writer) *Screen {
 
 // Begin takes the terminal.
 func (s *Screen) Begin() {
-	resized, ignoreSizes := tty.Resized()
+	resized, ignoreSizes := receive(signals.Resizes)
 	suspended, ignoreSuspensions := receive(signals.Suspends)
 	s.Resized, s.Suspended = resized, suspended
 	s.stop = func() {

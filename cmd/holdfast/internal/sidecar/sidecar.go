@@ -72,7 +72,6 @@ func (s *Sidecar) set(term *holdfast.Lease) {
 	s.term, s.since = term, time.Now()
 }
 
-// watch keeps status up to date until ctx ends.
 func (s *Sidecar) watch(ctx context.Context) {
 	for status, err := range s.Election.Watch(ctx) {
 		if err != nil {

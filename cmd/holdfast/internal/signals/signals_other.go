@@ -17,6 +17,7 @@ func EndsProgram(os.Signal) bool   { return true }
 func IsBrokenPipe(os.Signal) bool  { return false }
 func outputClosed() bool           { return false }
 func Suspends(os.Signal) bool      { return false }
+func Resizes(os.Signal) bool       { return false }
 func Continues(os.Signal) bool     { return false }
 func IsTerminalAccess(int) bool    { return false }
 func AllowTerminalFromBackground() {}

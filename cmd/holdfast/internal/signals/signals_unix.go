@@ -49,6 +49,9 @@ func outputClosed() bool {
 // Suspends reports whether sig is the signal of ^Z.
 func Suspends(sig os.Signal) bool { return sig == unix.SIGTSTP }
 
+// Resizes reports whether sig tells of a terminal's new size.
+func Resizes(sig os.Signal) bool { return sig == unix.SIGWINCH }
+
 // Continues reports whether sig continues stopped programs.
 func Continues(sig os.Signal) bool { return sig == unix.SIGCONT }
 

@@ -5,7 +5,6 @@ package tty
 
 import (
 	"os"
-	"os/signal"
 
 	"golang.org/x/sys/unix"
 )
@@ -70,11 +69,4 @@ func Size(f *os.File) (columns, rows int, ok bool) {
 		return 0, 0, false
 	}
 	return int(size.Col), int(size.Row), true
-}
-
-// Resized returns a channel that receives a value whenever the terminal's size changes, until stop is called.
-func Resized() (resized <-chan os.Signal, stop func()) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, unix.SIGWINCH)
-	return signals, func() { signal.Stop(signals) }
 }

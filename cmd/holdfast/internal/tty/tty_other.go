@@ -23,6 +23,3 @@ func IsTerminal(f *os.File) bool {
 
 // Size returns false: whether a console interprets the sequences that move a cursor depends on its settings.
 func Size(*os.File) (columns, rows int, ok bool) { return 0, 0, false }
-
-// Resized returns a channel that receives nothing.
-func Resized() (resized <-chan os.Signal, stop func()) { return nil, func() {} }

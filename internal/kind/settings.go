@@ -182,8 +182,9 @@ func (s *Settings) SlowNodeGrace(begun time.Time) time.Duration {
 // MinTTL is the shortest TTL. Drift takes 2 ms of it.
 const MinTTL = 5 * time.Millisecond
 
-// Check returns an error if the settings make no sense for a client with these limits.
-func (s *Settings) Check(maxTTL, commandTimeout time.Duration) error {
+// Check returns an error if the settings make no sense for a client with these limits. canConfirm is false if writes have to be confirmed,
+// but the driver cannot do that.
+func (s *Settings) Check(maxTTL, commandTimeout time.Duration, canConfirm bool) error {
 	switch {
 	case s.wrong != nil:
 		return s.wrong
@@ -211,6 +212,8 @@ func (s *Settings) Check(maxTTL, commandTimeout time.Duration) error {
 		return errors.New("the number of replicas is negative")
 	case s.confirmation != 0 && (s.confirmation < time.Millisecond || s.confirmation > commandTimeout):
 		return fmt.Errorf("the timeout of Durability is %s; it must be between 1ms and %s (Config.CommandTimeout)", s.confirmation, commandTimeout)
+	case !canConfirm:
+		return errors.New("Durability is not possible: this driver cannot wait for replicas")
 	case s.Kind.check != nil:
 		return s.Kind.check(s)
 	}

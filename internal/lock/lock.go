@@ -4,7 +4,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -34,10 +33,7 @@ func (l *Lock) Resolve(name string, opts []kind.Option) {
 	}
 	place, err := s.Kind.Place(k.Space, name, s)
 	if err == nil && len(opts) > 0 {
-		err = s.Check(k.Config.MaxTTL, k.Config.CommandTimeout)
-	}
-	if err == nil && s.Durable && !k.Server.CanConfirm() {
-		err = errors.New("Durability is not possible: this driver cannot wait for replicas")
+		err = s.Check(k.Config.MaxTTL, k.Config.CommandTimeout, !s.Durable || k.Server.CanConfirm())
 	}
 	if err == nil && len(opts) > 0 {
 		err = s.Describe(k.Host, &k.Defaults)

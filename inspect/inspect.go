@@ -28,7 +28,6 @@ type Inspector struct{ of source }
 type source interface {
 	Get(ctx context.Context, name string) (lock.Status, error)
 	Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool)
-	Reach(ctx context.Context, p inspector.Pattern) error
 	List(ctx context.Context, p inspector.Pattern, yield func(lock.Status, error) bool)
 	Break(ctx context.Context, name, grant, reason, whole string) (inspector.Broken, error)
 	Revoke(ctx context.Context, name, grant, reason, whole string) error
@@ -127,7 +126,8 @@ func init() {
 		if err != nil {
 			return err
 		}
-		return access.Error(inspector.(*Inspector).of.Reach(ctx, p))
+		_, err = inspector.(*Inspector).of.Get(ctx, "any")
+		return access.Error(voting.InTask(p.Task, err))
 	}
 	access.Absent = func(inspector any) (errs []error, isQuorum bool) {
 		q, isQuorum := inspector.(*Inspector).of.(*voting.Inspector)

@@ -47,12 +47,6 @@ func (in *Inspector) Lookup(ctx context.Context, name string, yield func(lock.St
 	yield(in.Get(ctx, name))
 }
 
-// Reach asks about any lock, to learn whether a majority answers. Its error names the pattern's task.
-func (in *Inspector) Reach(ctx context.Context, p inspector.Pattern) error {
-	_, err := in.Get(ctx, "any")
-	return inTask(p.Task, err)
-}
-
 // List calls yield with each matching lock that a majority of nodes says is held, or with the error of a lock about which the nodes do not
 // agree, until yield returns false. An error without a name ends the list: too few nodes have answered. If enough have, Absent returns the
 // errors of the others.
@@ -107,7 +101,7 @@ func (in *Inspector) List(ctx context.Context, p inspector.Pattern, yield func(l
 		}
 	}
 	if left > 0 {
-		yield(lock.Status{}, inTask(p.Task, q.tooFew("list", p.Text, errs)))
+		yield(lock.Status{}, InTask(p.Task, q.tooFew("list", p.Text, errs)))
 	}
 }
 
@@ -239,6 +233,6 @@ func (in *Inspector) History(ctx context.Context, yield func(inspector.Broken, e
 		}
 	}
 	if in.areTooFew(errs) {
-		yield(inspector.Broken{}, inTask(lock.TaskBreaks, in.q.tooFew(lock.TaskBreaks, "", errs)))
+		yield(inspector.Broken{}, InTask(lock.TaskBreaks, in.q.tooFew(lock.TaskBreaks, "", errs)))
 	}
 }

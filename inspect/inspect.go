@@ -37,7 +37,8 @@ type source interface {
 
 // New returns the inspector of a client's server, or Cluster, and prefix. Nothing is sent.
 func New(c *holdfast.Client) *Inspector {
-	return &Inspector{inspector.New(&access.Client(c).Engine.Keyspace)}
+	k := &access.Client(c).Engine.Keyspace
+	return &Inspector{inspector.New(k, k.Config.Owner)}
 }
 
 // NewQuorum returns the inspector of a quorum: it reports what a majority of nodes says. Nothing is sent.

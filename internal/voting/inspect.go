@@ -26,9 +26,8 @@ type Inspector struct {
 func (q *Quorum) NewInspector() *Inspector {
 	in := &Inspector{q: q}
 	for _, c := range q.clients {
-		node := inspector.New(&c.Keyspace)
-		node.ActAs(q.clients[0].Config.Owner) // nodes' clients may have identities of their own
-		in.nodes = append(in.nodes, node)
+		// Nodes' clients may have identities of their own.
+		in.nodes = append(in.nodes, inspector.New(&c.Keyspace, q.clients[0].Config.Owner))
 	}
 	return in
 }

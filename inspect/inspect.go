@@ -28,7 +28,6 @@ type Inspector struct{ of source }
 type source interface {
 	Get(ctx context.Context, name string) (lock.Status, error)
 	Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool)
-	Reach(ctx context.Context, p inspector.Pattern) error
 	List(ctx context.Context, p inspector.Pattern, yield func(lock.Status, error) bool)
 	Break(ctx context.Context, name, grant, reason, whole string) (inspector.Broken, error)
 	Revoke(ctx context.Context, name, grant, reason, whole string) error
@@ -38,7 +37,8 @@ type source interface {
 
 // New returns the inspector of a client's server, or Cluster, and prefix. Nothing is sent.
 func New(c *holdfast.Client) *Inspector {
-	return &Inspector{inspector.New(&access.Client(c).Engine.Keyspace)}
+	k := &access.Client(c).Engine.Keyspace
+	return &Inspector{inspector.New(k, k.Config.Owner)}
 }
 
 // NewQuorum returns the inspector of a quorum: it reports what a majority of nodes says. Nothing is sent.
@@ -127,7 +127,8 @@ func init() {
 		if err != nil {
 			return err
 		}
-		return access.Error(inspector.(*Inspector).of.Reach(ctx, p))
+		_, err = inspector.(*Inspector).of.Get(ctx, "any")
+		return access.Error(voting.InTask(p.Task, err))
 	}
 	access.Absent = func(inspector any) (errs []error, isQuorum bool) {
 		q, isQuorum := inspector.(*Inspector).of.(*voting.Inspector)

@@ -42,7 +42,7 @@ var (
 	// Reach asks an *inspect.Inspector's server whether it answers. Errors name the purpose by verb and pattern: to "watch" all locks, for
 	// example.
 	Reach func(ctx context.Context, inspector any, verb, pattern string) error
-	// Absent returns the errors of the nodes that failed during the latest List of an *inspect.Inspector. isQuorum reports whether it inspects
-	// the locks of a quorum, whose waiters are not known.
+	// Absent returns the errors of the nodes that failed during the latest List of an *inspect.Inspector. isQuorum reports whether it
+	// inspects the locks of a quorum, whose waiters are not known.
 	Absent func(inspector any) (errs []error, isQuorum bool)
 )

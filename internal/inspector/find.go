@@ -46,12 +46,6 @@ func (in *Inspector) List(ctx context.Context, p Pattern, yield func(lock.Status
 	}
 }
 
-// Reach asks about any lock, to learn whether the server answers. Its error names the pattern's task.
-func (in *Inspector) Reach(ctx context.Context, p Pattern) error {
-	_, err := in.Get(ctx, "any")
-	return exec.InTask(p.Task, err)
-}
-
 const (
 	// keysPerScan is about how many keys a server looks at in one step, including keys that are not locks'.
 	keysPerScan = 250

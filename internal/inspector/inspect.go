@@ -24,9 +24,9 @@ type Inspector struct {
 // Init is inspect.Inspector.Admit or, with force, ForceAdmit.
 func (in *Inspector) Init(ctx context.Context, force bool) error { return in.of.Init(ctx, force) }
 
-// New returns an inspector of the locks in a keyspace.
-func New(k *lock.Keyspace) *Inspector {
-	in := &Inspector{of: k, as: map[string]*kind.Settings{}, by: k.Config.Owner}
+// New returns an inspector of the locks in a keyspace, which breaks them in that name.
+func New(k *lock.Keyspace, by string) *Inspector {
+	in := &Inspector{of: k, as: map[string]*kind.Settings{}, by: by}
 	for _, one := range kind.All {
 		own := k.Defaults.Copy()
 		own.Kind = one
@@ -34,9 +34,6 @@ func New(k *lock.Keyspace) *Inspector {
 	}
 	return in
 }
-
-// ActAs sets the name under which locks are broken, instead of the client's identity.
-func (in *Inspector) ActAs(owner string) { in.by = owner }
 
 // Found is a lock of any kind that was found.
 type Found struct {

@@ -105,8 +105,8 @@ func (q *Quorum) tooFew(op, name string, errs []error) *Error {
 	return e
 }
 
-// inTask is exec.InTask for errors of quorums and their nodes, too.
-func inTask(task string, err error) error {
+// InTask is exec.InTask for errors of quorums and their nodes, too.
+func InTask(task string, err error) error {
 	e, is := err.(*Error)
 	if !is {
 		return exec.InTask(task, err)

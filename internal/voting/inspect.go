@@ -26,9 +26,8 @@ type Inspector struct {
 func (q *Quorum) NewInspector() *Inspector {
 	in := &Inspector{q: q}
 	for _, c := range q.clients {
-		node := inspector.New(&c.Keyspace)
-		node.ActAs(q.clients[0].Config.Owner) // nodes' clients may have identities of their own
-		in.nodes = append(in.nodes, node)
+		// Nodes' clients may have identities of their own.
+		in.nodes = append(in.nodes, inspector.New(&c.Keyspace, q.clients[0].Config.Owner))
 	}
 	return in
 }
@@ -45,12 +44,6 @@ func (in *Inspector) Get(ctx context.Context, name string) (lock.Status, error) 
 // Lookup calls yield with the status of the lock of that name, or an error. A quorum has no exact keys.
 func (in *Inspector) Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool) {
 	yield(in.Get(ctx, name))
-}
-
-// Reach asks about any lock, to learn whether a majority answers. Its error names the pattern's task.
-func (in *Inspector) Reach(ctx context.Context, p inspector.Pattern) error {
-	_, err := in.Get(ctx, "any")
-	return inTask(p.Task, err)
 }
 
 // List calls yield with each matching lock that a majority of nodes says is held, or with the error of a lock about which the nodes do not
@@ -107,7 +100,7 @@ func (in *Inspector) List(ctx context.Context, p inspector.Pattern, yield func(l
 		}
 	}
 	if left > 0 {
-		yield(lock.Status{}, inTask(p.Task, q.tooFew("list", p.Text, errs)))
+		yield(lock.Status{}, InTask(p.Task, q.tooFew("list", p.Text, errs)))
 	}
 }
 
@@ -239,6 +232,6 @@ func (in *Inspector) History(ctx context.Context, yield func(inspector.Broken, e
 		}
 	}
 	if in.areTooFew(errs) {
-		yield(inspector.Broken{}, inTask(lock.TaskBreaks, in.q.tooFew(lock.TaskBreaks, "", errs)))
+		yield(inspector.Broken{}, InTask(lock.TaskBreaks, in.q.tooFew(lock.TaskBreaks, "", errs)))
 	}
 }

@@ -13,7 +13,7 @@ import (
 //
 // Readers and writers wait in one queue; readers that stand together in it go in together. So neither side starves: a reader
 // that comes while a writer waits goes in after that writer. Readers of one process with the same options that come within 100
-// ms share one lease on the server, except those with MaxHold, MaxRenewals, NoRenew or Poll, and those of TryAcquire.
+// ms share one lease on the server, except those with MaxHold, MaxRenewals, NoRenew or Poll. TryAcquire joins none.
 //
 // A writer's fence is above those of all earlier leases. Readers that hold the lock together have the same fence: one above the
 // last writer's or, if a writer among them was downgraded, that writer's.

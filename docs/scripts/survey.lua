@@ -23,9 +23,12 @@ local function info(section, field)
   if not ok or type(text) ~= 'string' then return '-' end
   return string.match('\n' .. text, '\n' .. field .. ':(%S+)') or '-'
 end
+local function is_strict(mark)
+  return not (redis.acl_check_cmd and not redis.acl_check_cmd('GET', mark)) and redis.call('GET', mark)
+end
 local function main()
   return 'settings ' .. at .. ' ' .. info('memory', 'maxmemory') .. ' '
     .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role') .. ' '
-    .. (KEYS[2] and redis.call('EXISTS', KEYS[2]) == 1 and 'strict' or '-')
+    .. (ARGV[3] ~= '' and is_strict(ARGV[3]) and 'strict' or '-')
 end
 return answer(main)

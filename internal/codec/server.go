@@ -38,13 +38,7 @@ type Survey struct {
 	Mark string // "" in a Cluster
 }
 
-func (q *Survey) Call() driver.Call {
-	keys := append(room(2), q.Lock.Keys.Lock)
-	if q.Mark != "" {
-		keys = append(keys, q.Mark)
-	}
-	return urgent(onKeys(script.Survey(), keys, q.Lock.Flags, ""))
-}
+func (q *Survey) Call() driver.Call { return urgent(q.Lock.byKey(script.Survey(), "", q.Mark)) }
 
 // SurveyReply contains a server's settings: SettingsAre. Unknown settings are "" or 0.
 type SurveyReply struct {

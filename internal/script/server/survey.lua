@@ -1,6 +1,6 @@
 -- survey.lua: returns the settings of the server that decide whether locks are safe on it. Changes nothing.
--- KEYS    [1] any key of the server  [2] mark; not in a Cluster
--- ARGV    [1] flags  [2] any token
+-- KEYS    [1] any key of the server
+-- ARGV    [1] flags  [2] any token  [3] mark; '' in a Cluster. It is no KEY, to which this user may have no right
 -- Returns 'settings NOW MAXMEMORY POLICY ROLE STRICT': bytes, 0 for no limit; words as INFO has them; 'strict' if the server was admitted
 -- to Strict mode; '-' for what is not so, or what this user is not told
 -- requires request, answer
@@ -13,10 +13,14 @@ local function info(section, field)
   return string.match('\n' .. text, '\n' .. field .. ':(%S+)') or '-'
 end
 
+local function is_strict(mark)
+  return not (redis.acl_check_cmd and not redis.acl_check_cmd('GET', mark)) and redis.call('GET', mark)
+end
+
 local function main()
   return 'settings ' .. at .. ' ' .. info('memory', 'maxmemory') .. ' '
     .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role') .. ' '
-    .. (KEYS[2] and redis.call('EXISTS', KEYS[2]) == 1 and 'strict' or '-')
+    .. (ARGV[3] ~= '' and is_strict(ARGV[3]) and 'strict' or '-')
 end
 
 return answer(main)

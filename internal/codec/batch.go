@@ -30,23 +30,41 @@ func (r *BatchReply) Done(i int) bool {
 type BatchRenew struct {
 	Flags Flags
 
-	keys, grants, terms []string
+	keys   []string
+	grants []byte // the beginnings of the locks' values, one after another
+	ends   []int  // of each in grants
+	terms  []time.Duration
+}
+
+// NewBatchRenew returns a batch with room for n locks. Renewals are most of what a process with many leases does.
+func NewBatchRenew(f Flags, n int) BatchRenew {
+	return BatchRenew{Flags: f, keys: make([]string, 0, n), ends: make([]int, 0, n), terms: make([]time.Duration, 0, n)}
 }
 
 // Add adds a lock, by the head of its value and the fence of its grant.
 func (b *BatchRenew) Add(lock string, head wire.Head, fence uint64, ttl time.Duration) {
 	b.keys = append(b.keys, lock)
-	b.grants = append(b.grants, string(head.AppendGrant(nil, fence)))
-	b.terms = append(b.terms, milliseconds(ttl))
+	b.grants = head.AppendGrant(b.grants, fence)
+	b.ends = append(b.ends, len(b.grants))
+	b.terms = append(b.terms, ttl)
 }
 
 // Call returns the script's call. If all terms are the same, the script gets one.
 func (b *BatchRenew) Call() driver.Call {
 	terms := b.terms
-	if distinct := slices.Compact(slices.Clone(terms)); len(distinct) == 1 {
-		terms = distinct
+	if !slices.ContainsFunc(terms, func(t time.Duration) bool { return t != terms[0] }) {
+		terms = terms[:1]
 	}
-	return renewing(onKeys(script.BatchRenew(), b.keys, b.Flags, slices.Concat(b.grants, terms)...))
+	args := append(make([]string, 0, 1+len(b.keys)+len(terms)), string(b.Flags))
+	grants, from := string(b.grants), 0
+	for _, to := range b.ends {
+		args = append(args, grants[from:to])
+		from = to
+	}
+	for _, t := range terms {
+		args = append(args, milliseconds(t))
+	}
+	return renewing(driver.Call{Script: script.BatchRenew(), Keys: b.keys, Args: args})
 }
 
 // Parse reads the script's reply, which numbers the items from 1.

@@ -193,14 +193,14 @@ var samples = []sample{
 	of("several in Strict mode", &MultiAcquire{Locks: []TokenOf{{strictKeys, "A"}, {strictKeys, "B"}}, Mark: "m", TTL: time.Minute, Info: info}).
 		sends(script.MultiAcquire(), "k q f k q f m", "", "A", "60000", "0", info, "B"),
 
-	batchOf("batch of renewals", BatchRenew{}, func(b *BatchRenew) {
+	batchOf("batch of renewals", NewBatchRenew("", 2), func(b *BatchRenew) {
 		b.Flags = Cluster
 		b.Add("a", "hf2:A:", 7, time.Minute)
 		b.Add("b", "hf2:B:", 18446744073709551615, time.Minute)
 	}).renewing().sends(script.BatchRenew(), "a b", "c", "hf2:A:7:", "hf2:B:18446744073709551615:", "60000").
 		reads(map[string]any{"kept " + now: BatchReply{Head: head(Kept)}, "kept " + now + " 1 2": BatchReply{Head: head(Kept), Left: []int{0, 1}}}).
 		refuses("kept "+now+" 3", "kept "+now+" 0", "taken "+now+" 7", "quarantined "+now+" 5"),
-	batchOf("batch of different renewals", BatchRenew{}, func(b *BatchRenew) {
+	batchOf("batch of different renewals", NewBatchRenew("", 3), func(b *BatchRenew) {
 		b.Add("a", "hf2:A:", 7, time.Minute)
 		b.Add("b", "hf2:B:", 8, time.Second)
 		b.Add("c", "hf2:C:", 9, time.Minute)
@@ -382,7 +382,7 @@ var samples = []sample{
 		refuses("known "+now, "new "+now, "behind "+now+" x"),
 	of("look at a mark", Init(strictLock.Flags, "m", LookAtMark)).sends(script.Init(), "m", "ls60000+13000", "").
 		reads(map[string]any{"known " + now: Reply{Head: head(Known)}, "new " + now: Reply{Head: head(Unmarked)}}).refuses("ready " + now),
-	of("settings", &Survey{strictLock, "m"}).urgently().sends(script.Survey(), "k m", "s60000+13000", "").
+	of("settings", &Survey{strictLock, "m"}).urgently().sends(script.Survey(), "k", "s60000+13000", "", "m").
 		reads(map[string]any{
 			"settings " + now + " 1024 allkeys-lru master strict": SurveyReply{Head: head(SettingsAre), MaxMemory: 1024, Policy: "allkeys-lru", Role: "master", IsStrict: true},
 			"settings " + now + " - - - -":                        SurveyReply{Head: head(SettingsAre)},

@@ -403,7 +403,7 @@ func (c *Client) sendRenewals(holds []*hold) (answered bool) {
 // renewBatch returns the batch that renews holds.
 func renewBatch(holds []*hold) codec.BatchRenew {
 	l := holds[0].l
-	b := codec.BatchRenew{Flags: l.Flags()}
+	b := codec.NewBatchRenew(l.Flags(), len(holds))
 	for _, h := range holds {
 		h.mu.Lock()
 		b.Add(h.l.Keys.Lock, h.attempt.head, h.first.fence, h.l.Set.TTL)

@@ -52,7 +52,7 @@ func (k *Keyspace) askInit(ctx context.Context, mode codec.InitMode) (codec.Repl
 	return reply, err
 }
 
-// WarnOfQuarantine logs that callers wait for the end of a quarantine, which was seen so.
+// WarnOfQuarantine logs, once, that callers wait for the end of a quarantine. seen is what the server said.
 func (k *Keyspace) WarnOfQuarantine(seen string) {
 	k.Warn(Warning{
 		What:        "the server may have lost locks, and grants none for now",

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -54,6 +55,7 @@ type site struct {
 	ttl   time.Duration
 	wrap  func(i int, d drivertest.Driver) drivertest.Driver // around the clients' drivers; may be nil
 
+	logger         *slog.Logger         // nil: the default
 	observers      []*holdfast.Observer // of the first client, which tells of the quorum's locks
 	commandTimeout time.Duration        // 0: 4 s, which a machine that stands still for two seconds does not reach
 	retryTimeout   time.Duration        // 0: the default
@@ -129,7 +131,7 @@ func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *quorum.Qu
 		if s.wrap != nil {
 			d = s.wrap(i, d)
 		}
-		cfg := &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: cmp.Or(s.commandTimeout, 10*time.Second), RetryTimeout: s.retryTimeout}
+		cfg := &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: cmp.Or(s.commandTimeout, 10*time.Second), RetryTimeout: s.retryTimeout, Logger: s.logger}
 		if i == 0 {
 			cfg.Observers = s.observers
 		}

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,6 +86,42 @@ func TestRestartedTogether(t *testing.T) {
 		expect.OK(t, admit(t, s.quorum(), true))
 		s.above(last)
 	})
+}
+
+// A waiter at nodes that are in quarantine says so in the log while it waits, and the error with which it ends says so too.
+func TestWarnsOfAQuarantine(t *testing.T) {
+	t.Parallel()
+	s := open(t, server.One(t), 3, age, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
+	for _, node := range s.nodes {
+		node.Restart()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var warned atomic.Bool
+	s.logger = slog.New(slog.NewTextHandler(writer(func(line string) {
+		if strings.Contains(line, "level=WARN") && strings.Contains(line, "grants none for now") {
+			warned.Store(true)
+			cancel()
+		}
+	}), nil))
+	lock := s.lock()
+	_, err := lock.TryAcquire(ctx)
+	if !errors.Is(err, holdfast.ErrQuarantine) || warned.Load() {
+		t.Errorf("TryAcquire: %v; warned: %t", err, warned.Load())
+	}
+	ended := time.AfterFunc(time.Minute, cancel)
+	defer ended.Stop()
+	if _, err := lock.Acquire(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrQuarantine) || !warned.Load() {
+		t.Errorf("Acquire: %v; warned: %t", err, warned.Load())
+	}
+}
+
+// writer is called with each line of a log.
+type writer func(line string)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(string(p))
+	return len(p), nil
 }
 
 // Fault: Somebody sets the fence counters of a quorum's nodes to something other than a counter. The error names the key and what to do.

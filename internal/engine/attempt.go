@@ -150,24 +150,9 @@ func (a *attempt) request(q codec.Acquire) *codec.Acquire {
 	return &q
 }
 
-// grantOrReply is the server's answer to an attempt that asks for its lock: the hold if the lock was granted, otherwise the reply. It
-// points to the reply, which is large: a value would make the stack of every acquire grow.
-type grantOrReply struct {
-	hold *hold // nil unless the lock is granted
-	*codec.Reply
-}
-
-// holder returns the holder that the reply names, or nil if it names none.
-func (g grantOrReply) holder(l *Target) *lock.Holder {
-	if g.Word != codec.Held {
-		return nil
-	}
-	h := l.HolderOf(g.Holder)
-	return &h
-}
-
-// ask requests the lock and that many fences, for a caller that has been trying since began, or begins now if that is zero.
-func (a *attempt) ask(ctx context.Context, began time.Time, mode codec.Mode, fences int) (grantOrReply, error) {
+// ask requests the lock and that many fences, for a caller that has been trying since began, or begins now if that is zero. It returns the
+// hold if the lock is granted, otherwise the reply: a pointer, since a value, which is large, would make the stack of every acquire grow.
+func (a *attempt) ask(ctx context.Context, began time.Time, mode codec.Mode, fences int) (*hold, *codec.Reply, error) {
 	for range 3 {
 		notAfter := a.l.NotAfter()
 		q := a.request(codec.Acquire{Lock: a.l.Ref(), Mode: mode, NotAfter: notAfter, Fences: fences})
@@ -178,14 +163,14 @@ func (a *attempt) ask(ctx context.Context, began time.Time, mode codec.Mode, fen
 		}
 		if err != nil {
 			a.owed = a.owed || !r.Sent.IsZero() // a reply came, but its meaning is unknown
-			return grantOrReply{}, err
+			return nil, nil, err
 		}
 		if r.Reply.Word == codec.Late {
 			continue
 		}
 		return a.heard(r)
 	}
-	return grantOrReply{}, a.l.ClockJumps("acquire")
+	return nil, nil, a.l.ClockJumps("acquire")
 }
 
 // sent notes whether a request that can acquire the lock went unanswered.
@@ -197,12 +182,12 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 }
 
 // heard handles the reply to a request for the lock.
-func (a *attempt) heard(r lock.Answer[codec.Reply]) (grantOrReply, error) {
+func (a *attempt) heard(r lock.Answer[codec.Reply]) (*hold, *codec.Reply, error) {
 	switch reply := &r.Reply; reply.Word {
 	case codec.Granted:
 		a.owed = true
 		h, err := a.takes(r.Sent, clock.Now(), reply.Now, reply.Grant.TTL, reply.Grant.Fence, reply.Grant.Block)
-		return grantOrReply{hold: h}, err
+		return h, nil, err
 	case codec.Queued:
 		own := a.own()
 		own.score, own.enqueued = reply.Place.Score, true
@@ -211,11 +196,11 @@ func (a *attempt) heard(r lock.Answer[codec.Reply]) (grantOrReply, error) {
 		// mutants: early-look
 		own.owesLook = own.owesLook && reply.Now < own.by*1000
 	case codec.Deep:
-		return grantOrReply{}, fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows",
+		return nil, nil, fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows",
 			lock.ErrDepth, a.l.Name(), a.l.Set.Owner, a.l.Set.MaxDepth)
 	}
 	reply := r.Reply
-	return grantOrReply{Reply: &reply}, nil
+	return nil, &reply, nil
 }
 
 // errLate is the error if the round trip to the server takes longer than the lease lasts.

@@ -232,7 +232,7 @@ func (h *hold) hasLease() bool {
 // hasBeliever reports whether the hold has a lease that has not ended and is not part of a JointLease. The caller holds h.mu.
 func (h *hold) hasBeliever() bool {
 	for l := range h.leases {
-		if !l.over && !l.part {
+		if !l.over && l.joint == nil {
 			return true
 		}
 	}

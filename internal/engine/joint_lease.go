@@ -24,8 +24,7 @@ type JointLease struct {
 	onEnd  func()            // called once, when the lease ends or, after Release, when that is done; may be nil
 	onLoss func(*JointLease) // called when a part ends but the lease does not; may be nil
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	done chan struct{} // closed when the lease ends
 
 	mu       sync.Mutex
 	calls    calls
@@ -63,7 +62,7 @@ func (m *JointLease) add(p *holdLease) bool {
 		return false
 	}
 	m.parts = append(slices.DeleteFunc(m.parts, func(old *holdLease) bool { return old.g.l == p.g.l }), p)
-	m.watch(p)
+	p.joinTo(m)
 	if o := m.observed.Load(); o != nil {
 		p.observeAsPart(o)
 	}
@@ -72,10 +71,9 @@ func (m *JointLease) add(p *holdLease) bool {
 
 // joinParts makes one lease of the parts, and returns it.
 func (m *JointLease) joinParts(parts []*holdLease) *JointLease {
-	m.parts = parts
-	m.ctx, m.cancel = context.WithCancelCause(Within(context.Background(), m))
+	m.parts, m.done = parts, make(chan struct{})
 	for _, p := range parts {
-		m.watch(p)
+		p.joinTo(m)
 	}
 	return m
 }
@@ -89,8 +87,8 @@ func (m *JointLease) Owner() string { return m.of.set.Owner }
 // Err implements Lease.
 func (m *JointLease) Err() error { return m.errAt(clock.Now()) }
 
-// Context returns a context that ends when the lease does, with its error as the cause.
-func (m *JointLease) Context() context.Context { return m.ctx }
+// Done implements Lease.
+func (m *JointLease) Done() <-chan struct{} { return m.done }
 
 // Token returns the highest fence.
 func (m *JointLease) Token() uint64 { return slices.Max(slices.Collect(maps.Values(m.Tokens()))) }
@@ -98,21 +96,21 @@ func (m *JointLease) Token() uint64 { return slices.Max(slices.Collect(maps.Valu
 // IsShared returns false.
 func (m *JointLease) IsShared() bool { return false }
 
-// watch makes the lease end when p does, if too few parts are left.
-func (m *JointLease) watch(p *holdLease) {
-	p.whenEnded(func(error) {
-		if m.ctx.Err() != nil {
-			return // the lease has ended already
+// partEnded ends the lease if too few parts are left, now that p has ended. It does not block, since the caller holds p.g.mu.
+func (m *JointLease) partEnded(p *holdLease) {
+	select {
+	case <-m.done: // which ended the parts
+		return
+	default:
+	}
+	go func() {
+		// A node on which an operator broke the lock is not asked to vote again.
+		var lost *lock.LostError
+		broken := errors.As(p.Err(), &lost) && lost.Reason == lock.LossBroken
+		if m.Err() == nil && m.onLoss != nil && !broken {
+			m.onLoss(m)
 		}
-		go func() {
-			// A node on which an operator broke the lock is not asked to vote again.
-			var lost *lock.LostError
-			broken := errors.As(p.Err(), &lost) && lost.Reason == lock.LossBroken
-			if m.Err() == nil && m.onLoss != nil && !broken {
-				m.onLoss(m)
-			}
-		}()
-	}, m.revoke)
+	}()
 }
 
 // singles returns all parts, including those that have ended.
@@ -172,7 +170,7 @@ func (m *JointLease) end(err error) {
 		return
 	}
 	m.ended, m.endedAt = err, time.Now()
-	m.cancel(err)
+	close(m.done)
 	m.calls.make(err)
 	if lost, is := err.(*lock.LostError); is {
 		m.observed.Load().lost(lost)
@@ -221,7 +219,7 @@ func (m *JointLease) Tokens() map[string]uint64 {
 		return map[string]uint64{m.of.name: m.fence}
 	}
 	all := map[string]uint64{}
-	for _, p := range m.singles() {
+	for _, p := range m.parts { // without m.mu, which callers from WhenOver hold: the parts of a Multi never change
 		all[p.Name()] = p.fence
 	}
 	return all
@@ -348,25 +346,7 @@ func (m *JointLease) WhenOver(f func(error)) (forget func()) {
 		f(m.ended)
 		return func() {}
 	}
-	m.calls.add(&f)
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.calls, &f)
-	}
-}
-
-// FenceOf implements Lease.
-func (m *JointLease) FenceOf(lock string) uint64 {
-	if m.voted {
-		return m.fence
-	}
-	for _, p := range m.parts { // without m.mu, which callers from WhenOver hold: the parts of a Multi never change
-		if p.Name() == lock {
-			return p.fence
-		}
-	}
-	return 0
+	return m.calls.add(&m.mu, f)
 }
 
 // String names the lease's locks and its fence.

@@ -101,8 +101,14 @@ func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 // A part tells the lease of its end once: a quorum asks for another grant each time.
 func TestAPartTellsOfItsEndOnce(t *testing.T) {
 	l, _ := fakeMutex(t)
-	h, told := granted(l, 1), 0
-	h.first.whenEnded(func(error) { told++ }, nil)
+	h, other := granted(l, 1), granted(l, 2)
+	var told atomic.Int32
+	m := &JointLease{of: &several{c: l.c, name: "a", set: l.Set}, need: 1, onLoss: func(*JointLease) { told.Add(1) }}
+	m.joinParts([]*holdLease{&h.first, &other.first})
 	h.endLease(&h.first, lock.ErrReleased)
-	equal(t, "calls", told, 1)
+	for end := time.Now().Add(time.Minute); told.Load() == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(10 * time.Millisecond)
+	equal(t, "calls", told.Load(), 1)
 }

@@ -92,7 +92,7 @@ func TestAProcessThatDoesNotSendSaysSo(t *testing.T) {
 		other, err := c.Mutex("b").AcquireBy(t.Context(), time.Time{}) // the server answers
 		must(t, err)
 		_ = other.Release(t.Context())
-		<-lease.Context().Done()
+		<-lease.Done()
 		blamesProcess(t, lease, lateTTL-lateTTL/3)
 	})
 }
@@ -108,13 +108,13 @@ func TestAServerThatHangsIsBlamed(t *testing.T) {
 			time.Sleep(lateTTL / 3 / 16) // renewals go one by one
 		}
 		for _, l := range leases {
-			<-l.Context().Done()
+			<-l.Done()
 			var lost *lock.LostError
 			if !errors.As(l.Err(), &lost) || strings.Contains(lost.Error(), "this process") {
 				t.Errorf("%s: %v", l.Name(), l.Err())
 			}
 			_ = l.Release(t.Context())
 		}
-		<-lease.Context().Done()
+		<-lease.Done()
 	})
 }

@@ -273,8 +273,7 @@ func (l *multi) inOrder(ctx context.Context, take func(*Target, context.Context)
 			return nil, err
 		}
 		leases[i] = lease.(*holdLease)
-		stop := context.AfterFunc(lease.Context(), func() { cancel(errStartOver) })
-		defer stop()
+		defer lease.WhenOver(func(error) { cancel(errStartOver) })()
 	}
 	since := clock.Now()
 	if l.bounds != nil && !l.bounds.renew {

@@ -140,18 +140,22 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *wait
 			a.onFailure = wq.noteFailure
 			mode = codec.Wait
 		}
-		var got grantOrReply
-		got, err = a.ask(ctx, began, mode, 1+wq.fences(l))
+		var reply *codec.Reply
+		h, reply, err = a.ask(ctx, began, mode, 1+wq.fences(l))
 		switch {
 		case err != nil:
 			a.Abandon()
-		case got.hold != nil:
+		case h != nil:
 			c.contended.remove(l.Keys.Lock)
-			h = got.hold
 		default:
-			w := wq.waitFirst(ctx, a, by, got)
+			w := wq.waitFirst(ctx, a, by, reply)
 			if o := c.observing(ctx); o != nil {
-				o.wait(got.Rank()-1, got.holder(l))
+				var holder *lock.Holder
+				if reply.Word == codec.Held {
+					named := l.HolderOf(reply.Holder)
+					holder = &named
+				}
+				o.wait(reply.Rank()-1, holder)
 			}
 			return nil, w, nil
 		}
@@ -173,24 +177,24 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *wait
 	return lease, nil, nil
 }
 
-// waitFirst puts a waiter at the front of the queue, for an acquire that askFirst began and that has to wait, as got says.
-func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confirmation, got grantOrReply) *waiter {
+// waitFirst puts a waiter at the front of the queue, for an acquire that askFirst began and that has to wait, as the reply says.
+func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confirmation, reply *codec.Reply) *waiter {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	wq.asking = false
 	wq.noteOutcome(nil)
 	w := wq.l.c.newWaiter(ctx, a.l)
 	wq.insert(w, &wq.needContention().line)
-	if got.Word == codec.Quarantined {
-		wq.noteQuarantine(got.Refusal.Quarantine)
+	if reply.Word == codec.Quarantined {
+		wq.noteQuarantine(reply.Refusal.Quarantine)
 	}
-	if got.Word != codec.Queued {
+	if reply.Word != codec.Queued {
 		a.Abandon()
 		wq.startAcquirer(nil, true)
 		return w
 	}
 	wq.startAcquirer(a, true)
-	wq.contention.acquirer.standing = &standing{a, *got.Place, by}
+	wq.contention.acquirer.standing = &standing{a, *reply.Place, by}
 	return w
 }
 

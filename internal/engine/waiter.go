@@ -256,17 +256,17 @@ func (wq *waitQueue) lookForQuarantine(l *Target) {
 	ctx, cancel := context.WithTimeout(context.Background(), wq.l.c.Server.AnswerGrace())
 	defer cancel()
 	a := l.newAttempt()
-	got, err := a.ask(ctx, time.Time{}, codec.Try, 1)
+	h, reply, err := a.ask(ctx, time.Time{}, codec.Try, 1)
 	switch {
 	case err != nil:
-	case got.hold != nil:
-		if wq.deliver(got.hold) {
+	case h != nil:
+		if wq.deliver(h) {
 			return
 		}
-		a = &got.hold.attempt
+		a = &h.attempt
 	default:
 		wq.mu.Lock()
-		wq.noteQuarantine(got.Refusal.Quarantine)
+		wq.noteQuarantine(reply.Refusal.Quarantine)
 		wq.mu.Unlock()
 	}
 	a.Abandon()

@@ -149,10 +149,13 @@ func (q *Quorum) agree(ctx context.Context, l *mutex, timeout time.Duration, gra
 // the lock meanwhile: a majority of nodes holds it for the lease until its deadlines.
 func (q *Quorum) refill(b *lease, refilling *atomic.Bool) {
 	l := b.l
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer b.WhenOver(func(error) { cancel() })()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, l.first().Set.TTL/3) {
 		select {
 		case <-time.After(schedule.Jitter(pause, 20)):
-		case <-b.Context().Done():
+		case <-ctx.Done():
 			return
 		}
 		missing := q.missing(b)
@@ -166,7 +169,7 @@ func (q *Quorum) refill(b *lease, refilling *atomic.Bool) {
 			if b.Err() != nil {
 				return
 			}
-			q.refillNode(b, i)
+			q.refillNode(ctx, b, i)
 		}
 	}
 }
@@ -183,15 +186,15 @@ func (q *Quorum) missing(b *lease) []int {
 	return all
 }
 
-func (q *Quorum) refillNode(b *lease, i int) {
+func (q *Quorum) refillNode(ctx context.Context, b *lease, i int) {
 	q.beginTask()
 	defer q.endTask()
 	v := q.newVote(b.l, i, b.round)
 	if v.err == nil {
-		v = q.askByScript(b.Context(), b.l, v, terms{&holdersTicket, q.timeout(b.l)})
+		v = q.askByScript(ctx, b.l, v, terms{&holdersTicket, q.timeout(b.l)})
 	}
 	if v.behind != "" {
-		_ = q.repair(b.Context(), b.l, marks{i: v.behind})
+		_ = q.repair(ctx, b.l, marks{i: v.behind})
 	}
 	if !v.a.IsGranted() {
 		q.giveBack(v)

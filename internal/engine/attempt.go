@@ -2,13 +2,11 @@ package engine
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
+	crand "crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"hash/maphash"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,7 +88,7 @@ func (e ending) word() codec.Ending {
 }
 
 func (l *Target) newAttempt() *attempt {
-	return &attempt{l: l, head: l.c.mint.head(l.Keys.Lock, 0), particulars: &nothingParticular}
+	return &attempt{l: l, head: l.c.mint.head(), particulars: &nothingParticular}
 }
 
 // Token returns the attempt's token.
@@ -101,11 +99,9 @@ func (a *attempt) Token() string { return a.head.Token() }
 // longer.
 var MinClaim = 1500 * time.Millisecond
 
-// listen makes the attempt a waiter's, which can be queued and notified, and gives it another token. It must be called before anything is
-// sent.
+// listen makes the attempt a waiter's, which can be queued and notified. It must be called before anything is sent.
 func (a *attempt) listen(channel string) {
 	c := a.l.c
-	a.head = c.mint.head(a.l.Keys.Lock, waiterBit)
 	a.own().channel = channel
 	a.claim = min(max(MinClaim, 4*c.Server.RTT.Mean()), a.l.Set.Term())
 	// Do not promise a look if the wait is likely to be longer than the claim: the server would send the standby all the same, and the look
@@ -121,12 +117,15 @@ func (a *attempt) listen(channel string) {
 	c.attempts.Set(a.Token(), a)
 }
 
-// forget ends notifications to this attempt. Unless the lock was detached, the client gives back a grant to the token that arrives later.
-func (a *attempt) forget() {
+// forget ends notifications to this attempt. If it was given up, the client gives back a grant to the token that arrives later.
+func (a *attempt) forget(givenUp bool) {
 	if a.inbox == nil {
 		return
 	}
 	c := a.l.c
+	if givenUp {
+		c.givenUp.add(grant{a.l.Keys.Lock, a.Token()})
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.attempts.Delete(a.Token())
@@ -276,7 +275,7 @@ func drift(d time.Duration) time.Duration { return d/100 + 2*time.Millisecond }
 func (a *attempt) Abandon() {
 	a.abandonPredecessor()
 	if !a.owed {
-		a.forget()
+		a.forget(false)
 		return
 	}
 	c := a.l.c
@@ -300,7 +299,7 @@ func (a *attempt) Abandon() {
 			}
 		}
 		departed()
-		a.forget()
+		a.forget(true)
 		if a.settled != nil {
 			a.settled()
 		}
@@ -403,58 +402,29 @@ func duration(ms int64) time.Duration {
 	return time.Duration(min(max(ms, -1), lock.MaxMaxTTL.Milliseconds()*10)) * time.Millisecond
 }
 
-// tokenMint makes a client's tokens and recognises them. Anyone who may publish on the client's channel can name any token in a message,
-// even a holder's, which everyone who may read the server can see. So the client gives back only locks that it has waited for itself.
-//
-// A token is a block of AES under a key that only the client has. The block holds a number, a bit that says whether the token's attempt can
-// be notified, and a hash of the lock's key. Without the key, nobody can tell a block cipher from a random permutation
-// (https://nvlpubs.nist.gov/nistpubs/FIPS/NIST.FIPS.197-upd1.pdf). So all tokens differ, and the next one is as hard to guess as 128 random
-// bits.
+// tokenMint makes a client's tokens: 128 bits each, of ChaCha8 with a secret seed, so the next one is as hard to guess as random bits.
 type tokenMint struct {
-	block cipher.Block
-	seed  maphash.Seed // seed of the hash of keys
-	made  atomic.Uint64
-	// blocks is a pool of memory for blocks.
-	blocks sync.Pool
+	mu     sync.Mutex
+	random *rand.ChaCha8
 }
-
-// waiterBit is set in the number of a token whose attempt can be notified.
-const waiterBit = 1 << 63
 
 func (t *tokenMint) init() {
-	var key [16]byte
-	_, _ = rand.Read(key[:])           // never fails, since Go 1.24
-	t.block, _ = aes.NewCipher(key[:]) // never fails: the key has a valid length
-	t.seed = maphash.MakeSeed()
+	var seed [32]byte
+	_, _ = crand.Read(seed[:]) // never fails, since Go 1.24
+	t.random = rand.NewChaCha8(seed)
 }
 
-// head makes a token for the lock with that key, and returns how the lock's value begins with it. kind is waiterBit if the attempt can be
-// notified, otherwise 0.
-func (t *tokenMint) head(key string, kind uint64) wire.Head {
+// head makes a token, and returns how the value of a lock begins with it.
+func (t *tokenMint) head() wire.Head {
+	t.mu.Lock()
 	// mutants: new-token
-	number := t.made.Add(1)
-	spare, _ := t.blocks.Get().(*[aes.BlockSize]byte) // from a pool, since what is passed to the cipher escapes
-	if spare == nil {
-		spare = new([aes.BlockSize]byte)
-	}
-	defer t.blocks.Put(spare)
-	block := spare[:]
-	binary.BigEndian.PutUint64(block, number|kind)
-	binary.BigEndian.PutUint64(block[8:], maphash.String(t.seed, key))
-	t.block.Encrypt(block, block)
-	var memory [len(wire.HeadBegin) + (aes.BlockSize*8+5)/6 + len(wire.HeadEnd)]byte
+	high, low := t.random.Uint64(), t.random.Uint64()
+	t.mu.Unlock()
+	var bits [16]byte
+	binary.BigEndian.PutUint64(bits[:], high)
+	binary.BigEndian.PutUint64(bits[8:], low)
+	var memory [len(wire.HeadBegin) + (len(bits)*8+5)/6 + len(wire.HeadEnd)]byte
 	text := append(memory[:0], wire.HeadBegin...)
-	text = base64.RawURLEncoding.AppendEncode(text, block)
+	text = base64.RawURLEncoding.AppendEncode(text, bits[:])
 	return wire.Head(append(text, wire.HeadEnd...))
-}
-
-// waited reports whether the client made the token for an attempt that waited for the lock with that key.
-func (t *tokenMint) waited(token, key string) bool {
-	block, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(block) != aes.BlockSize {
-		return false
-	}
-	t.block.Decrypt(block, block)
-	number := binary.BigEndian.Uint64(block)
-	return number&waiterBit != 0 && number&^waiterBit <= t.made.Load() && binary.BigEndian.Uint64(block[8:]) == maphash.String(t.seed, key)
 }

@@ -40,7 +40,7 @@ type Client struct {
 	contended  recent[string] // keys of locks that others held or were waiting for when last seen
 	waiters    sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
 	cleanups   exec.Limiter   // for releases of lost leases
-	detached   detachments
+	givenUp    recent[grant]  // tokens that waited for their locks, and were given up
 	notices    notices
 	grantingAt atomic.Int64 // in Strict mode, the clock.Reading when a server was last known not to be in quarantine; or 0
 	waited     atomic.Int64 // how long the last attempt to be handed a lock had waited, in ns
@@ -62,7 +62,7 @@ func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 		return nil, err
 	}
 	client.mint.init()
-	client.contended.most, client.detached.tokens.most, client.notices.unmatched.most = maxContended, maxDetached, maxUnmatched
+	client.contended.most, client.givenUp.most, client.notices.unmatched.most = maxContended, maxGivenUp, maxUnmatched
 	client.ownChannel = client.Space.Channel(client.id)
 	client.strays = make(chan struct{}, maxStrays)
 	client.notifier = newNotifier(client)
@@ -75,7 +75,7 @@ func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 // These bound what a client remembers.
 const (
 	maxContended = 10_000 // locks
-	maxDetached  = 1000   // tokens
+	maxGivenUp   = 10_000 // tokens
 	maxUnmatched = 256    // notices: anyone who may publish can send any number
 )
 

@@ -168,7 +168,7 @@ func (l *holdLease) noteOutcome(reply codec.Reply, unanswered bool, err error) e
 	if err != nil {
 		h.attempt.Abandon()
 	} else {
-		h.attempt.forget()
+		h.attempt.forget(false)
 	}
 	h.uncount()
 

@@ -21,7 +21,6 @@ type JointLease struct {
 	need   int               // how many parts must be held
 	voted  bool              // the parts are on the nodes of a quorum: they are one lock, with one fence
 	fence  uint64            // the lock's, if voted
-	onEnd  func()            // called once, when the lease ends or, after Release, when that is done; may be nil
 	onLoss func(*JointLease) // called when a part ends but the lease does not; may be nil
 
 	done chan struct{} // closed when the lease ends
@@ -152,17 +151,6 @@ func (m *JointLease) errAt(now clock.Instant) error {
 	return m.ended
 }
 
-// Notify makes the lease call f when it ends. It returns false if the lease has ended; f is not called then.
-func (m *JointLease) Notify(f func()) bool {
-	if m.Err() != nil {
-		return false
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.onEnd = f
-	return m.ended == nil
-}
-
 // end ends the lease with err. Goroutines that work under the lease may not know that yet. So unless the lease was released, its remaining
 // parts are not released either: they last until the caller releases the lease, or they expire. The caller holds m.mu.
 func (m *JointLease) end(err error) {
@@ -183,9 +171,6 @@ func (m *JointLease) end(err error) {
 		for _, p := range m.parts {
 			p.g.endLease(p, err)
 		}
-	}
-	if m.onEnd != nil {
-		m.onEnd()
 	}
 }
 
@@ -307,19 +292,12 @@ func (m *JointLease) Release(ctx context.Context) error {
 		// While the lease is held, parts that were lost earlier do not matter. Otherwise all have ended with it.
 		parts = slices.DeleteFunc(parts, func(p *holdLease) bool { return errors.Is(p.errAt(now), lock.ErrLost) })
 	}
-	var onEnd func()
-	if m.ended == nil {
-		onEnd, m.onEnd = m.onEnd, nil // called below, once the parts are released
-	}
 	m.end(lock.ErrReleased)
 	m.mu.Unlock()
 	release := func(ctx context.Context) error {
 		// Unless the others have time to finish, too, the next holder would find the lock held on their servers.
 		begun := time.Now()
 		err := m.each(parts, func() time.Duration { return m.of.set.SlowNodeGrace(begun) }, func(p *holdLease, done func(error)) { p.releaseThen(ctx, done) })
-		if onEnd != nil {
-			onEnd()
-		}
 		observed := m.observed.Load()
 		observed.released(lock.HandoverNone, err)
 		observed.flush()

@@ -15,7 +15,7 @@ import (
 )
 
 // round asks every node once.
-func (b *bid) round(ctx context.Context) (engine.Lease, []vote, error) {
+func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
 	q, l := b.q, b.l
 	q.beginTask() // a vote may bring a grant, which has to be held or taken back
 	defer q.endTask()
@@ -52,7 +52,7 @@ func (b *bid) round(ctx context.Context) (engine.Lease, []vote, error) {
 }
 
 // elect makes a lease from the votes of a round, if enough nodes granted.
-func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (engine.Lease, error) {
+func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*lease, error) {
 	q, l := b.q, b.l
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -79,13 +79,12 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (e
 	if l.first().Set.Unbounded() {
 		refill = func(joint *engine.JointLease) {
 			if refilling.CompareAndSwap(false, true) {
-				l.c.Tasks.Run(func() { q.refill(&lease{joint, l, round}, &refilling) })
+				l.c.Tasks.Run(func() { q.refill(&lease{JointLease: joint, l: l, round: round}, &refilling) })
 			}
 		}
 	}
 	joint := engine.JoinNodes(l.first(), q.need, fence, parts, refill)
-	if !joint.Notify(b.onEnd) {
-		err := joint.Err()
+	if err := joint.Err(); err != nil {
 		_ = joint.Release(context.Background()) // otherwise Close would wait for the leases on the nodes
 		if errors.Is(err, exec.ErrClosed) {
 			return nil, exec.ErrClosed
@@ -95,7 +94,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (e
 	if len(parts) < len(q.clients) && refill != nil {
 		refill(joint)
 	}
-	return &lease{joint, l, round}, nil
+	return &lease{JointLease: joint, l: l, round: round}, nil
 }
 
 // agree finds a fence that is above all earlier ones, and makes a majority know it. It is the highest among the q.need lowest fences that

@@ -71,11 +71,11 @@ const maxSleepRedisson = time.Second
 // startAcquirer starts an acquirer unless one is running. If a is not nil, it is queued already, and the acquirer begins with it. answered
 // reports that the server has answered a request for this queue. The caller holds wq.mu.
 func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
-	if wq.contention.acquirer != nil {
+	if wq.acquirer != nil {
 		return
 	}
 	acq := &acquirer{queue: wq, attempt: a, wakeups: make(wakeups, 1), began: time.Now(), answered: answered}
-	wq.needContention().acquirer = acq
+	wq.acquirer = acq
 	wq.refs.Add(1)
 	wq.l.c.Tasks.Run(acq.run)
 }
@@ -141,9 +141,9 @@ func (acq *acquirer) next() *Target {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
 	acq.endLook()
-	head := acq.queue.head()
+	head := acq.queue.first
 	if head == nil {
-		acq.queue.contention.acquirer = nil
+		acq.queue.acquirer = nil
 		if acq.attempt != nil {
 			acq.attempt.Abandon()
 		}
@@ -339,7 +339,11 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 	defer timer.Stop()
 	var look <-chan time.Time
 	if c := acq.queue.l.c; c.Config.Strict {
-		timer := time.NewTimer(max(quarantineLook, quarantineKnown-clock.Mono()+clock.Reading(c.grantingAt.Load())))
+		wait := quarantineLook
+		if c.quarantineLeft() == 0 {
+			wait = max(wait, quarantineKnown-clock.Mono()+clock.Reading(c.grantingFrom.Load()))
+		}
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		look = timer.C
 	}
@@ -363,7 +367,7 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 			return nil
 		case <-acq.wakeups:
 			acq.queue.mu.Lock()
-			head := acq.queue.head()
+			head := acq.queue.first
 			changed := head == nil || !head.l.interchangeable(a.l) || acq.lastLook != nil
 			acq.queue.mu.Unlock()
 			// Stop sleeping if messages may have been missed, or if the first waiter wants something else, or some waiter another look.
@@ -467,9 +471,7 @@ func (acq *acquirer) poll(up bool) *hold {
 		return h
 	}
 	if reply.Word == codec.Quarantined {
-		acq.queue.mu.Lock()
-		acq.queue.noteQuarantine(reply.Refusal.Quarantine)
-		acq.queue.mu.Unlock()
+		acq.queue.l.c.noteQuarantine(reply.Refusal.Quarantine)
 	}
 	acq.pause(schedule.Jitter(min(max(time.Since(acq.began)/8, 50*time.Millisecond), time.Second), 20))
 	return nil

@@ -31,19 +31,20 @@ type Client struct {
 	schedule   schedule.Scheduler
 	epoch      clock.Reading // when the first slot of renewals begins
 
-	closeOnce  sync.Once
-	closeErr   error
-	closed     chan struct{}
-	holds      exec.Tasks // one for each hold that is not over
-	servers    servers
-	calls      sync.Pool      // calls on pipes; each client has its own pool, since calls must not leave a test's virtual time
-	contended  recent[string] // keys of locks that others held or were waiting for when last seen
-	waiters    sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
-	cleanups   exec.Limiter   // for releases of lost leases
-	givenUp    recent[grant]  // tokens that waited for their locks, and were given up
-	notices    notices
-	grantingAt atomic.Int64 // in Strict mode, the clock.Reading when a server was last known not to be in quarantine; or 0
-	waited     atomic.Int64 // how long the last attempt to be handed a lock had waited, in ns
+	closeOnce sync.Once
+	closeErr  error
+	closed    chan struct{}
+	holds     exec.Tasks // one for each hold that is not over
+	servers   servers
+	calls     sync.Pool      // calls on pipes; each client has its own pool, since calls must not leave a test's virtual time
+	contended recent[string] // keys of locks that others held or were waiting for when last seen
+	waiters   sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
+	cleanups  exec.Limiter   // for releases of lost leases
+	givenUp   recent[grant]  // tokens that waited for their locks, and were given up
+	notices   notices
+	// grantingFrom is, in Strict mode, the clock.Reading when the quarantine ends or, if there is none, when that was last known.
+	grantingFrom atomic.Int64
+	waited       atomic.Int64 // how long the last attempt to be handed a lock had waited, in ns
 	// scriptedUntil is the clock.Reading until which scripts ask for votes; or 0.
 	scriptedUntil atomic.Int64
 

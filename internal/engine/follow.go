@@ -124,9 +124,6 @@ func (wq *waitQueue) leave(f *follower) *standing {
 
 // takeFollower removes and returns the follower to be queued when the hold is released, or nil.
 func (wq *waitQueue) takeFollower(h *hold) *follower {
-	if wq == nil {
-		return nil
-	}
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	f := wq.follower

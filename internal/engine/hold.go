@@ -27,8 +27,8 @@ const (
 // hold is a lock granted to one token. If goroutines of this process pass the lock on among themselves, the hold has one lease after
 // another. It has several leases at once if readers share it, or if its holder acquires the lock again (Reentrant).
 type hold struct {
-	attempt            // a copy of the attempt that was granted, which is no longer used
-	queue   *waitQueue // nil for votes, and for parts of a Multi that were granted at once
+	attempt // a copy of the attempt that was granted, which is no longer used
+	queue   *waitQueue
 
 	at int64 // server time of the reply that granted the lock, µs; 0 if not needed
 

@@ -181,7 +181,7 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 	}
 	leases := make([]*holdLease, len(grants))
 	for i, h := range grants {
-		leases[i] = h.firstLease()
+		leases[i] = l.parts[i].keep(h)
 	}
 	return l.joinLeases(leases, grants[0].since()), false, nil
 }

@@ -204,11 +204,11 @@ type prior struct {
 // cannot be avoided.
 func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, err error) {
 	h := l.g
-	h.queue.lock()
-	defer h.queue.unlock()
+	h.queue.mu.Lock()
+	defer h.queue.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	waited := h.queue != nil && h.queue.waiting.Load() > 0
+	waited := h.queue.waiting.Load() > 0
 	now := clock.Awake() // the server will say whether the lease was lost in a suspension
 	if waited {
 		now = clock.Now()

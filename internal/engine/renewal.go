@@ -332,7 +332,7 @@ func (h *hold) prolong(sent, now clock.Instant, term time.Duration) (slack time.
 // fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this process that waits for the lock. The caller
 // holds h.mu.
 func (h *hold) fencesWanted() int {
-	if h.queue == nil || h.bounds != nil || h.hasFence() || h.failure != nil {
+	if h.bounds != nil || h.hasFence() || h.failure != nil {
 		return 0 // after a failure only the renewal itself matters
 	}
 	return h.queue.fences(h.l)

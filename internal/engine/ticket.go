@@ -95,8 +95,8 @@ func (c *Client) untilTombstone(l *Target, tombstone int64) time.Duration {
 // keep the lock, or if the lease had ended earlier.
 func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
-	h.queue.lock()
-	defer h.queue.unlock()
+	h.queue.mu.Lock()
+	defer h.queue.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// mutants: detached-lost

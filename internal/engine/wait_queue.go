@@ -58,19 +58,6 @@ func (wq *waitQueue) unref() {
 	}
 }
 
-// lock and unlock guard the queue. They do nothing if wq is nil, as for a hold without a queue.
-func (wq *waitQueue) lock() {
-	if wq != nil {
-		wq.mu.Lock()
-	}
-}
-
-func (wq *waitQueue) unlock() {
-	if wq != nil {
-		wq.mu.Unlock()
-	}
-}
-
 // acquire waits until it has the lock, ctx ends or, unless end is zero, end comes. It uses up one reference to the queue.
 func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*holdLease, error) {
 	defer wq.unref()
@@ -282,10 +269,10 @@ func (wq *waitQueue) admitReaders() {
 	}
 }
 
-// release drops h as the queue's hold. It does nothing if wq is nil.
+// release drops h as the queue's hold.
 func (wq *waitQueue) release(h *hold) {
-	wq.lock()
-	defer wq.unlock()
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	wq.releaseLocked(h)
@@ -293,7 +280,7 @@ func (wq *waitQueue) release(h *hold) {
 
 // releaseLocked is release for a caller that holds wq.mu and h.mu.
 func (wq *waitQueue) releaseLocked(h *hold) {
-	if wq == nil || !h.kept {
+	if !h.kept {
 		return
 	}
 	h.kept = false

@@ -17,7 +17,7 @@ import (
 
 // JointLease is several leases, its parts, that are held as one. It lasts while enough of the parts do.
 type JointLease struct {
-	of     *several
+	of     *multi
 	need   int               // how many parts must be held
 	voted  bool              // the parts are on the nodes of a quorum: they are one lock, with one fence
 	fence  uint64            // the lock's, if voted
@@ -42,7 +42,7 @@ func JoinNodes(of *Target, need int, fence uint64, granted []*NodeAttempt, onLos
 	for i, v := range granted {
 		parts[i] = v.h.firstLease()
 	}
-	m := &JointLease{of: &several{c: of.c, name: of.Name(), set: of.Set}, need: need, voted: true, fence: fence, onLoss: onLoss}
+	m := &JointLease{of: &multi{c: of.c, name: of.Name(), set: of.Set}, need: need, voted: true, fence: fence, onLoss: onLoss}
 	return m.joinParts(parts)
 }
 
@@ -222,36 +222,25 @@ func (m *JointLease) Nodes() []*Client {
 // each calls start for all parts; start calls done in the end, in any goroutine. Once enough parts have succeeded, the others have as long
 // to finish as grace says. If too few succeed, each returns the errors, joined, once all parts are done.
 func (m *JointLease) each(parts []*holdLease, grace func() time.Duration, start func(p *holdLease, done func(error))) error {
-	if len(parts) == 0 {
-		return nil
-	}
-	enough := time.NewTimer(time.Hour)
-	enough.Stop() // the last success that is needed starts it
-	defer enough.Stop()
-	over := make(chan struct{})
-	var mu sync.Mutex
-	var errs []error
-	succeeded := 0
+	results := make(chan error, len(parts))
 	for _, p := range parts {
-		start(p, func(err error) {
-			mu.Lock()
-			defer mu.Unlock()
+		start(p, func(err error) { results <- err })
+	}
+	var errs []error
+	var late <-chan time.Time
+	succeeded := 0
+	for range parts {
+		select {
+		case err := <-results:
 			if err != nil {
 				errs = append(errs, err)
 			} else if succeeded++; succeeded == m.need {
-				enough.Reset(grace())
+				late = time.After(grace())
 			}
-			if succeeded+len(errs) == len(parts) {
-				close(over)
-			}
-		})
+		case <-late:
+			return nil
+		}
 	}
-	select {
-	case <-over:
-	case <-enough.C:
-	}
-	mu.Lock()
-	defer mu.Unlock()
 	if succeeded >= m.need {
 		return nil
 	}

@@ -21,7 +21,7 @@ func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 		return lease
 	}
 	for range 5000 {
-		m := (&JointLease{of: &several{c: c, name: "a", set: a.Set}, need: 1}).joinParts([]*holdLease{part(a)})
+		m := (&JointLease{of: &multi{c: c, name: "a", set: a.Set}, need: 1}).joinParts([]*holdLease{part(a)})
 		late := part(b)
 		var all sync.WaitGroup
 		all.Go(func() {
@@ -44,7 +44,7 @@ func TestAPartTellsOfItsEndOnce(t *testing.T) {
 	l, _ := fakeMutex(t)
 	h, other := granted(l, 1), granted(l, 2)
 	var told atomic.Int32
-	m := &JointLease{of: &several{c: l.c, name: "a", set: l.Set}, need: 1, onLoss: func(*JointLease) { told.Add(1) }}
+	m := &JointLease{of: &multi{c: l.c, name: "a", set: l.Set}, need: 1, onLoss: func(*JointLease) { told.Add(1) }}
 	m.joinParts([]*holdLease{&h.first, &other.first})
 	h.endLease(&h.first, lock.ErrReleased)
 	for end := time.Now().Add(time.Minute); told.Load() == 0 && time.Now().Before(end); {

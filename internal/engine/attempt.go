@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -284,7 +283,7 @@ func (a *attempt) Abandon() {
 		departed = c.Departing.Add(a.l.Keys.Queue)
 	}
 	end := c.takingBackUntil(a.l)
-	c.serverOf(a.l).reclaimers.run(func(hopeless bool) bool {
+	c.serverOf(a.l).reclaim(func(hopeless bool) bool {
 		answered := false
 		if !hopeless {
 			// mutants: release-behind
@@ -304,36 +303,6 @@ func (a *attempt) Abandon() {
 			a.settled()
 		}
 		return answered
-	})
-}
-
-// reclaimers take back what abandoned attempts have or may get on one server. Their number is bounded, since callers can give up faster
-// than requests to a hanging server time out.
-type reclaimers struct {
-	limiter exec.Limiter
-	closing <-chan struct{}
-	silent  atomic.Bool // a request went unanswered while the client was closing
-}
-
-func (r *reclaimers) init(c *Client) {
-	r.limiter, r.closing = exec.Limiter{Tasks: &c.Tasks, Most: maxReclaiming}, c.Closing
-}
-
-// maxReclaiming bounds how many attempts are taken back from one server at once.
-const maxReclaiming = 64
-
-// run calls f now, or after earlier functions. f reports whether the server answered. hopeless tells f not to try: a client that closes
-// waits for each server only once.
-func (r *reclaimers) run(f func(hopeless bool) (answered bool)) {
-	r.limiter.Run(func() {
-		if f(r.silent.Load()) {
-			return
-		}
-		select {
-		case <-r.closing:
-			r.silent.Store(true)
-		default:
-		}
 	})
 }
 

@@ -34,8 +34,7 @@ type Client struct {
 	closeOnce sync.Once
 	closeErr  error
 	closed    chan struct{}
-	holds     exec.Tasks // one for each hold that is not over
-	servers   servers
+	holds     exec.Tasks     // one for each hold that is not over
 	calls     sync.Pool      // calls on pipes; each client has its own pool, since calls must not leave a test's virtual time
 	contended recent[string] // keys of locks that others held or were waiting for when last seen
 	waiters   sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
@@ -53,6 +52,7 @@ type Client struct {
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]
 	attempts compact.Map[string, *attempt] // attempts that can be notified, by token
+	servers  map[string]*server            // by the driver's names for masters; "" outside Cluster mode, and for masters that are not known
 }
 
 // New returns a Client that reaches its server through a driver, such as the one of holdfastgoredis. New does no I/O: the first acquire
@@ -67,8 +67,6 @@ func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 	client.ownChannel = client.Space.Channel(client.id)
 	client.strays = make(chan struct{}, maxStrays)
 	client.notifier = newNotifier(client)
-	client.servers.one.init(client)
-	client.servers.unknown.init(client)
 	client.cleanups = exec.Limiter{Tasks: &client.Tasks, Most: maxCleanups}
 	return client, nil
 }

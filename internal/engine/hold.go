@@ -305,7 +305,7 @@ func (h *hold) late(now clock.Instant) time.Duration {
 	if h.claim {
 		due = confirmAfter
 	}
-	if !unsent || h.l.c.renewalsHang(h.l, h.anchor.Add(due)) {
+	if !unsent || h.l.c.serverOf(h.l).hangs(clock.Time(h.anchor.Add(due).Mono)) {
 		return 0
 	}
 	return past - due

@@ -86,7 +86,11 @@ func TestATimeoutThatIsNoticedTooLateIsNoFaultOfTheServer(t *testing.T) {
 
 // The renewal of a healthy server's lock waits for a goroutine that gets no processor.
 func TestAProcessThatDoesNotSendSaysSo(t *testing.T) {
-	stall := func(c *Client) { c.servers.one.renewals.run = func(func()) {} }
+	stall := func(c *Client) {
+		l := c.Mutex("a")
+		must(t, l.Ready(context.Background()))
+		c.serverOf(l).run = func(func()) {}
+	}
 	lateWorld(t, stall, func(t *testing.T, _ *slowly, c *Client, lease Lease) {
 		time.Sleep(lateTTL / 2)
 		other, err := c.Mutex("b").AcquireBy(t.Context(), time.Time{}) // the server answers

@@ -229,7 +229,7 @@ func (c *Client) spent(l *Target, t *Ticket, word codec.Word) error {
 	// mutants: spent-ticket
 	if c.untilTombstone(l, t.Tombstone) > 0 {
 		end := c.takingBackUntil(l)
-		c.serverOf(l).reclaimers.run(func(hopeless bool) bool {
+		c.serverOf(l).reclaim(func(hopeless bool) bool {
 			return !hopeless && c.takeBack(l, codec.Release{Token: t.Token, Tombstone: t.Tombstone}, unaware, end)
 		})
 	}

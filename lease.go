@@ -56,7 +56,7 @@ func (l *Lease) scope(parent context.Context) (_ context.Context, end context.Ca
 }
 
 // Done returns a channel that is closed when the lease ends: at the deadline at the latest.
-func (l *Lease) Done() <-chan struct{} { return l.e().Context().Done() }
+func (l *Lease) Done() <-chan struct{} { return l.e().Done() }
 
 // Revoked returns a channel that is closed when somebody asks the holder to let go, with holdfast revoke or
 // inspect.Inspector.Revoke. The lease goes on until it is released. Goroutines of this process that share the grant, or pass it
@@ -117,7 +117,7 @@ func (l *Lease) leave(err error) error {
 	err = leave(err)
 	var lost *LostError
 	if errors.As(err, &lost) && lost.Fence == 0 {
-		lost.Fence = l.e().FenceOf(lost.Name)
+		lost.Fence = l.e().Tokens()[lost.Name]
 	}
 	return err
 }

@@ -99,6 +99,40 @@ func TestAQuorumsMutexHasOneHolder(t *testing.T) {
 	release(t, after)
 }
 
+// Goroutines of one process contend for a quorum's mutex one at a time. The next one's turn comes when the lease is released, and when it is
+// lost, but not once more when a lost lease is released.
+func TestGoroutinesTakeTurnsAtAQuorumsMutex(t *testing.T) {
+	t.Parallel()
+	q, err := quorum.New(admitted(t).clients(), nil)
+	must(t, err)
+	l := q.Mutex("m", holdfast.TTL(time.Second), holdfast.NoRenew())
+	lost := acquire(t, l)
+	var waiting []<-chan outcome[*holdfast.Lease]
+	for range 3 {
+		waiting = append(waiting, start(t, l.Acquire))
+	}
+	for range waiting {
+		var lease *holdfast.Lease
+		select { // they may have begun in any order
+		case got := <-waiting[0]:
+			lease = got.value
+		case got := <-waiting[1]:
+			lease = got.value
+		case got := <-waiting[2]:
+			lease = got.value
+		case <-time.After(patience):
+		}
+		if lease == nil {
+			t.Fatal("nobody has got the lock")
+		}
+		want(t, "the earlier lease", lost.Err(), holdfast.ErrLost)
+		want(t, "Release of the earlier lease", lost.Release(t.Context()), holdfast.ErrLost)
+		lost = lease
+	}
+	_ = lost.Release(t.Context())
+	release(t, acquire(t, q.Mutex("m")))
+}
+
 func TestAQuorumElectsALeader(t *testing.T) {
 	t.Parallel()
 	e := admitted(t)

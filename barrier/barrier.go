@@ -210,14 +210,17 @@ func (p *Party) broken(reply *codec.AwaitReply) *BrokenError {
 func (p *Party) withdraw(number uint64) {
 	l, lease := p.lock, access.Lease(p.Lease())
 	l.Of.Tasks.Run(func() {
+		held, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		defer lease.WhenOver(func(error) { cancel() })()
 		for pause := 250 * time.Millisecond; lease.Err() == nil; pause = min(2*pause, 5*time.Second) {
-			_, err := engine.Ask(lease.Context(), l, "withdraw from", true, codec.Withdraw(l.Ref(), engine.TokenOf(lease), number))
+			_, err := engine.Ask(held, l, "withdraw from", true, codec.Withdraw(l.Ref(), engine.TokenOf(lease), number))
 			if err == nil || errors.Is(access.Error(err), holdfast.ErrMismatch) {
 				return
 			}
 			select {
 			case <-time.After(schedule.Jitter(pause, 20)):
-			case <-lease.Context().Done():
+			case <-held.Done():
 			case <-l.Of.Closing:
 				return
 			}

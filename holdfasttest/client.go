@@ -138,14 +138,7 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	if c.closed {
 		return nil, net.ErrClosed
 	}
-	server, err := c.Server.Dial(ctx, "", "")
-	if err != nil {
-		return nil, err
-	}
-	ours, theirs := newConns()
-	link := c.network.NewLink(theirs, server)
-	c.links.Go(func() { link.Run(network.Tap{}) })
-	return ours, nil
+	return c.Server.dial(&c.network, c.links.Go)
 }
 
 // end ends the faults, and then the client.

@@ -1,126 +1,51 @@
 package holdfasttest
 
 import (
+	"errors"
 	"io"
 	"net"
-	"os"
-	"sync"
-	"time"
+
+	"github.com/holdfast-go/holdfast/internal/network"
 )
 
-// conn is one end of a connection in memory. Like a socket's, and unlike a net.Pipe's, its writes do not wait for the other end to read:
-// a client may send one request after another before it reads the replies, and a subscriber that reads nothing holds up nobody. What is
-// written and not read yet is kept, without a bound.
-type conn struct{ in, out *stream }
-
-// newConns returns both ends of a connection.
-func newConns() (*conn, *conn) {
-	a, b := newStream(), newStream()
-	return &conn{in: a, out: b}, &conn{in: b, out: a}
-}
-
-// stream is one direction of a connection.
-type stream struct {
-	mu          sync.Mutex
-	changed     *sync.Cond // for the reader
-	data        []byte
-	ended       bool        // the writing end was closed
-	left        bool        // the reading end was closed
-	read, write time.Time   // deadlines; zero for none
-	alarm       *time.Timer // wakes the reader at its deadline
-}
-
-func newStream() *stream {
-	s := &stream{}
-	s.changed = sync.NewCond(&s.mu)
-	return s
-}
-
-func isPast(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
-
-func (c *conn) Read(p []byte) (int, error) {
-	s := c.in
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for {
-		switch {
-		case s.left:
-			return 0, net.ErrClosed
-		case isPast(s.read):
-			return 0, os.ErrDeadlineExceeded
-		case len(s.data) > 0 || len(p) == 0:
-			n := copy(p, s.data)
-			s.data = s.data[n:]
-			return n, nil
-		case s.ended:
-			return 0, io.EOF
-		}
-		s.changed.Wait()
+// dial opens a connection in memory to the server, through a network. Like those of a socket, and unlike those of a net.Pipe, its writes do
+// not wait for the other end to read: the network keeps what is on its way. run calls a function that returns when the connection has ended,
+// in another goroutine.
+func (s *Server) dial(through *network.Network, run func(func())) (net.Conn, error) {
+	s.running.RLock()
+	defer s.running.RUnlock()
+	select {
+	case <-s.stopped:
+		return nil, errors.New("holdfasttest: server closed")
+	default:
 	}
-}
-
-func (c *conn) Write(p []byte) (int, error) {
-	s := c.out
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.ended:
-		return 0, net.ErrClosed
-	case isPast(s.write):
-		return 0, os.ErrDeadlineExceeded
-	case s.left:
-		return 0, io.ErrClosedPipe
+	if s.down {
+		return nil, errors.New("holdfasttest: server restarts")
 	}
-	s.data = append(s.data, p...)
-	s.changed.Signal()
-	return len(p), nil
+	client, near := net.Pipe()
+	far, server := net.Pipe()
+	s.redis.Server().ServeConn(server)
+	link := through.NewLink(near, far)
+	run(func() { link.Run(network.Tap{}) })
+	return conn{client}, nil
 }
 
-// Close closes the connection. The other end still reads what was written.
-func (c *conn) Close() error {
-	c.out.change(func() { c.out.ended = true })
-	c.in.change(func() { c.in.left = true })
-	return c.SetReadDeadline(time.Time{}) // which stops the timer
+// conn is one end of a net.Pipe that fails as a socket does once it is closed.
+type conn struct{ net.Conn }
+
+func (c conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	return n, closed(err)
 }
 
-// change calls f and wakes the reader.
-func (s *stream) change(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
-	s.changed.Broadcast()
+func (c conn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	return n, closed(err)
 }
 
-// SetDeadline sets the deadlines of reads and writes.
-func (c *conn) SetDeadline(t time.Time) error {
-	_ = c.SetWriteDeadline(t)
-	return c.SetReadDeadline(t)
+func closed(err error) error {
+	if err == io.ErrClosedPipe {
+		return net.ErrClosed
+	}
+	return err
 }
-
-// SetWriteDeadline sets when writes begin to fail. They never wait.
-func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.out.change(func() { c.out.write = t })
-	return nil
-}
-
-func (c *conn) SetReadDeadline(t time.Time) error {
-	s := c.in
-	s.change(func() {
-		if s.alarm != nil {
-			s.alarm.Stop()
-		}
-		if s.read = t; !t.IsZero() {
-			s.alarm = time.AfterFunc(time.Until(t), func() { s.change(func() {}) })
-		}
-	})
-	return nil
-}
-
-func (c *conn) LocalAddr() net.Addr  { return memory{} }
-func (c *conn) RemoteAddr() net.Addr { return memory{} }
-
-// memory is the address of connections in memory.
-type memory struct{}
-
-func (memory) Network() string { return "memory" }
-func (memory) String() string  { return "memory" }

@@ -19,7 +19,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
 	"reflect"
@@ -34,6 +33,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/adapter"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/network"
 )
 
 // ServerConfig configures a Server. Its zero value is a server in memory.
@@ -50,7 +50,8 @@ type ServerConfig struct {
 // give go-redis a numeric address, such as "127.0.0.1:0", because it would look up a name outside the bubble.
 type Server struct {
 	redis     *miniredis.Miniredis
-	listener  net.Listener // nil for a server in memory
+	network   network.Network // to those who call Dial
+	listener  net.Listener    // nil for a server in memory
 	accepting sync.WaitGroup
 	timeMu    sync.Mutex // held while the server's time is set
 	stopped   chan struct{}
@@ -217,19 +218,7 @@ func (s *Server) Addr() string {
 
 // Dial opens a connection in memory. It can be used as redis.Options.Dialer, and ignores network and addr.
 func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	s.running.RLock()
-	defer s.running.RUnlock()
-	select {
-	case <-s.stopped:
-		return nil, errors.New("holdfasttest: server closed")
-	default:
-	}
-	if s.down {
-		return nil, errors.New("holdfasttest: server restarts")
-	}
-	ours, theirs := newConns()
-	s.redis.Server().ServeConn(theirs)
-	return ours, nil
+	return s.dial(&s.network, func(f func()) { go f() })
 }
 
 // FlushAll deletes all data. Connections, and what clients know of the server, stay.

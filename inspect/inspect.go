@@ -26,7 +26,6 @@ type Inspector struct{ of source }
 
 // source is where an Inspector looks.
 type source interface {
-	Get(ctx context.Context, name string) (lock.Status, error)
 	Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool)
 	List(ctx context.Context, p inspector.Pattern, yield func(lock.Status, error) bool)
 	Break(ctx context.Context, name, grant, reason, whole string) (inspector.Broken, error)
@@ -49,11 +48,21 @@ func NewQuorum(q *quorum.Quorum) *Inspector { return &Inspector{access.Quorum(q)
 // RedissonMutex), if it may. A name that cannot be a lock's is [holdfast.ErrInvalid], before anything is sent; what the server, or the way
 // to it, does not allow is a [*holdfast.ServerError], of a quorum a [*quorum.Error].
 func (i *Inspector) Get(ctx context.Context, name string) (holdfast.Status, error) {
-	s, err := i.of.Get(ctx, name)
+	s, err := i.get(ctx, name)
 	if err != nil {
 		return holdfast.Status{}, access.Error(err)
 	}
 	return statusOf(&s), nil
+}
+
+func (i *Inspector) get(ctx context.Context, name string) (found lock.Status, err error) {
+	i.of.Lookup(ctx, name, func(s lock.Status, failed error) bool {
+		if err = failed; err == nil && (found.Name == "" || s.Form != "") {
+			found = s
+		}
+		return err == nil && s.Form == ""
+	})
+	return found, err
 }
 
 // List yields the locks whose names match a pattern of [path.Match], "" for all, in no order. It lists each lock that
@@ -127,7 +136,7 @@ func init() {
 		if err != nil {
 			return err
 		}
-		_, err = inspector.(*Inspector).of.Get(ctx, "any")
+		_, err = inspector.(*Inspector).get(ctx, "any")
 		return access.Error(voting.InTask(p.Task, err))
 	}
 	access.Absent = func(inspector any) (errs []error, isQuorum bool) {

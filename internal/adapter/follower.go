@@ -21,17 +21,19 @@ type follower struct {
 
 	mu       sync.Mutex
 	watching bool
-	master   string // "" before the first look
+	master   string        // "" until it is found
+	err      error         // of the latest look
+	looked   chan struct{} // closed when the next look ends
 }
 
-// watchPeriod is the time between two looks for the master, and hurryPeriod that between a failure and the look that it causes.
+// watchPeriod is the time between two looks for the master, and hurryPeriod the shortest if something fails.
 const (
 	watchPeriod = time.Second
 	hurryPeriod = 100 * time.Millisecond
 )
 
 func newFollower(d *Driver) *follower {
-	f := &follower{d: d, hurry: make(chan struct{}, 1)}
+	f := &follower{d: d, hurry: make(chan struct{}, 1), looked: make(chan struct{})}
 	f.sentinels.ctx, f.sentinels.spawn = d.ctx, d.spawn
 	f.sentinels.open = func(ctx context.Context, addr string) (driver.Connection, error) {
 		s := &f.sentinels.conns
@@ -46,8 +48,10 @@ func (f *follower) locate(ctx context.Context) (string, error) {
 	f.mu.Lock()
 	if !f.watching {
 		f.watching = f.d.spawn(f.watch)
+	} else if f.master == "" {
+		f.look()
 	}
-	master, closing := f.master, !f.watching
+	master, closing, looked := f.master, !f.watching, f.looked
 	f.mu.Unlock()
 	switch {
 	case closing:
@@ -55,23 +59,28 @@ func (f *follower) locate(ctx context.Context) (string, error) {
 	case master != "":
 		return master, nil
 	}
-	master, err := f.group.Master(ctx)
-	if err != nil {
-		return "", err
+	select {
+	case <-looked:
+	case <-ctx.Done():
+		return "", ctx.Err()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.master == "" { // watch may know better
-		f.master = master
+	if f.master == "" {
+		return "", f.err
 	}
 	return f.master, nil
 }
 
-// set notes where the master is. Connections to another server are closed.
-func (f *follower) set(master string) {
+// note notes the outcome of a look. Connections to another server than the master are closed.
+func (f *follower) note(master string, err error) {
 	f.mu.Lock()
-	replaced := f.master != "" && f.master != master
-	f.master = master
+	replaced := err == nil && f.master != "" && f.master != master
+	if f.err = err; err == nil {
+		f.master = master
+	}
+	close(f.looked)
+	f.looked = make(chan struct{})
 	f.mu.Unlock()
 	if replaced {
 		f.d.servers.closeAll()
@@ -86,11 +95,13 @@ func (f *follower) look() {
 	}
 }
 
-// watch looks for the master regularly, until the driver closes.
+// watch looks for the master regularly, until the driver closes. Every dial that fails has it look, just when the sentinels have a failover
+// to carry out, so it waits for hurryPeriod between two looks.
 func (f *follower) watch() {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
+		f.note(f.group.Master(f.d.ctx))
 		select {
 		case <-tick.C:
 		case <-f.hurry:
@@ -101,9 +112,6 @@ func (f *follower) watch() {
 			}
 		case <-f.d.ctx.Done():
 			return
-		}
-		if master, err := f.group.Master(f.d.ctx); err == nil {
-			f.set(master)
 		}
 	}
 }

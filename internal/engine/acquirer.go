@@ -71,11 +71,11 @@ const maxSleepRedisson = time.Second
 // startAcquirer starts an acquirer unless one is running. If a is not nil, it is queued already, and the acquirer begins with it. answered
 // reports that the server has answered a request for this queue. The caller holds wq.mu.
 func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
-	if wq.contention.acquirer != nil {
+	if wq.acquirer != nil {
 		return
 	}
 	acq := &acquirer{queue: wq, attempt: a, wakeups: make(wakeups, 1), began: time.Now(), answered: answered}
-	wq.needContention().acquirer = acq
+	wq.acquirer = acq
 	wq.refs.Add(1)
 	wq.l.c.Tasks.Run(acq.run)
 }
@@ -141,9 +141,9 @@ func (acq *acquirer) next() *Target {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
 	acq.endLook()
-	head := acq.queue.head()
+	head := acq.queue.first
 	if head == nil {
-		acq.queue.contention.acquirer = nil
+		acq.queue.acquirer = nil
 		if acq.attempt != nil {
 			acq.attempt.Abandon()
 		}
@@ -173,7 +173,7 @@ func (acq *acquirer) begin(l *Target) {
 }
 
 // ask asks the server for the lock and notes the outcome in the wait queue.
-func (acq *acquirer) ask(mode codec.Mode) (grantOrReply, error) {
+func (acq *acquirer) ask(mode codec.Mode) (*hold, *codec.Reply, error) {
 	acq.queue.noteAsked()
 	acq.queue.mu.Lock()
 	acq.looking, acq.lastLook = acq.lastLook, nil
@@ -190,17 +190,17 @@ func (acq *acquirer) ask(mode codec.Mode) (grantOrReply, error) {
 			cancel() // read the message before trying again
 		}
 	}
-	got, err := a.ask(ctx, time.Time{}, mode, max(acq.queue.fences(a.l), 1))
+	h, reply, err := a.ask(ctx, time.Time{}, mode, max(acq.queue.fences(a.l), 1))
 	if ctx.Err() != nil {
 		err = met // callers know nothing of ctx
 	}
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
 	acq.queue.noteOutcome(err)
-	if got.hold == nil { // otherwise next ends the look, once the hold is delivered
+	if h == nil { // otherwise next ends the look, once the hold is delivered
 		acq.endLook()
 	}
-	return got, err
+	return h, reply, err
 }
 
 // step asks the server once, and waits until there is a reason to ask again or the wait queue has changed. If it returns a hold, the
@@ -229,7 +229,7 @@ func (acq *acquirer) step() *hold {
 	for _, u := range acq.overheard {
 		u.CatchUp()
 	}
-	got, err := acq.ask(mode)
+	h, reply, err := acq.ask(mode)
 	replaces := a.predecessor != nil
 	behindOwn := replaces && a.predecessor.enqueued
 	a.abandonPredecessor()
@@ -242,11 +242,11 @@ func (acq *acquirer) step() *hold {
 		return acq.failed(err)
 	}
 	acq.answered = true
-	if got.hold != nil {
+	if h != nil {
 		acq.attempt = nil
-		return got.hold
+		return h
 	}
-	switch got.Word {
+	switch reply.Word {
 	case codec.Gone:
 		// The server skipped the attempt as dead, or lost its queue.
 		a.enqueued = false
@@ -257,7 +257,7 @@ func (acq *acquirer) step() *hold {
 		}
 		return nil
 	case codec.Queued:
-		place := *got.Place
+		place := *reply.Place
 		// mutants: place-taken
 		if behindOwn && place.Rank > 1 {
 			// The predecessor was counted, and its departure is news to nobody if it stands behind this attempt: both have the same score.
@@ -339,7 +339,11 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 	defer timer.Stop()
 	var look <-chan time.Time
 	if c := acq.queue.l.c; c.Config.Strict {
-		timer := time.NewTimer(max(quarantineLook, quarantineKnown-clock.Mono()+clock.Reading(c.grantingAt.Load())))
+		wait := quarantineLook
+		if c.quarantineLeft() == 0 {
+			wait = max(wait, quarantineKnown-clock.Mono()+clock.Reading(c.grantingFrom.Load()))
+		}
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		look = timer.C
 	}
@@ -363,7 +367,7 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 			return nil
 		case <-acq.wakeups:
 			acq.queue.mu.Lock()
-			head := acq.queue.head()
+			head := acq.queue.first
 			changed := head == nil || !head.l.interchangeable(a.l) || acq.lastLook != nil
 			acq.queue.mu.Unlock()
 			// Stop sleeping if messages may have been missed, or if the first waiter wants something else, or some waiter another look.
@@ -450,7 +454,7 @@ func (acq *acquirer) poll(up bool) *hold {
 		a = acq.attempt
 		a.abandonPredecessor() // a poll has no place to keep
 	}
-	got, err := acq.ask(codec.Try)
+	h, reply, err := acq.ask(codec.Try)
 	if err != nil {
 		return acq.failed(err)
 	}
@@ -462,14 +466,12 @@ func (acq *acquirer) poll(up bool) *hold {
 		acq.pollingSince = time.Now()
 	}
 	acq.warnOfPolling()
-	if got.hold != nil {
+	if h != nil {
 		acq.attempt = nil
-		return got.hold
+		return h
 	}
-	if got.Word == codec.Quarantined {
-		acq.queue.mu.Lock()
-		acq.queue.noteQuarantine(got.Refusal.Quarantine)
-		acq.queue.mu.Unlock()
+	if reply.Word == codec.Quarantined {
+		acq.queue.l.c.noteQuarantine(reply.Refusal.Quarantine)
 	}
 	acq.pause(schedule.Jitter(min(max(time.Since(acq.began)/8, 50*time.Millisecond), time.Second), 20))
 	return nil

@@ -2,15 +2,12 @@ package engine
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
+	crand "crypto/rand"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"hash/maphash"
+	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -90,7 +87,7 @@ func (e ending) word() codec.Ending {
 }
 
 func (l *Target) newAttempt() *attempt {
-	return &attempt{l: l, head: l.c.mint.head(l.Keys.Lock, 0), particulars: &nothingParticular}
+	return &attempt{l: l, head: l.c.mint.head(), particulars: &nothingParticular}
 }
 
 // Token returns the attempt's token.
@@ -101,11 +98,9 @@ func (a *attempt) Token() string { return a.head.Token() }
 // longer.
 var MinClaim = 1500 * time.Millisecond
 
-// listen makes the attempt a waiter's, which can be queued and notified, and gives it another token. It must be called before anything is
-// sent.
+// listen makes the attempt a waiter's, which can be queued and notified. It must be called before anything is sent.
 func (a *attempt) listen(channel string) {
 	c := a.l.c
-	a.head = c.mint.head(a.l.Keys.Lock, waiterBit)
 	a.own().channel = channel
 	a.claim = min(max(MinClaim, 4*c.Server.RTT.Mean()), a.l.Set.Term())
 	// Do not promise a look if the wait is likely to be longer than the claim: the server would send the standby all the same, and the look
@@ -121,12 +116,15 @@ func (a *attempt) listen(channel string) {
 	c.attempts.Set(a.Token(), a)
 }
 
-// forget ends notifications to this attempt. Unless the lock was detached, the client gives back a grant to the token that arrives later.
-func (a *attempt) forget() {
+// forget ends notifications to this attempt. If it was given up, the client gives back a grant to the token that arrives later.
+func (a *attempt) forget(givenUp bool) {
 	if a.inbox == nil {
 		return
 	}
 	c := a.l.c
+	if givenUp {
+		c.givenUp.add(grant{a.l.Keys.Lock, a.Token()})
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.attempts.Delete(a.Token())
@@ -150,24 +148,9 @@ func (a *attempt) request(q codec.Acquire) *codec.Acquire {
 	return &q
 }
 
-// grantOrReply is the server's answer to an attempt that asks for its lock: the hold if the lock was granted, otherwise the reply. It
-// points to the reply, which is large: a value would make the stack of every acquire grow.
-type grantOrReply struct {
-	hold *hold // nil unless the lock is granted
-	*codec.Reply
-}
-
-// holder returns the holder that the reply names, or nil if it names none.
-func (g grantOrReply) holder(l *Target) *lock.Holder {
-	if g.Word != codec.Held {
-		return nil
-	}
-	h := l.HolderOf(g.Holder)
-	return &h
-}
-
-// ask requests the lock and that many fences, for a caller that has been trying since began, or begins now if that is zero.
-func (a *attempt) ask(ctx context.Context, began time.Time, mode codec.Mode, fences int) (grantOrReply, error) {
+// ask requests the lock and that many fences, for a caller that has been trying since began, or begins now if that is zero. It returns the
+// hold if the lock is granted, otherwise the reply: a pointer, since a value, which is large, would make the stack of every acquire grow.
+func (a *attempt) ask(ctx context.Context, began time.Time, mode codec.Mode, fences int) (*hold, *codec.Reply, error) {
 	for range 3 {
 		notAfter := a.l.NotAfter()
 		q := a.request(codec.Acquire{Lock: a.l.Ref(), Mode: mode, NotAfter: notAfter, Fences: fences})
@@ -178,14 +161,14 @@ func (a *attempt) ask(ctx context.Context, began time.Time, mode codec.Mode, fen
 		}
 		if err != nil {
 			a.owed = a.owed || !r.Sent.IsZero() // a reply came, but its meaning is unknown
-			return grantOrReply{}, err
+			return nil, nil, err
 		}
 		if r.Reply.Word == codec.Late {
 			continue
 		}
 		return a.heard(r)
 	}
-	return grantOrReply{}, a.l.ClockJumps("acquire")
+	return nil, nil, a.l.ClockJumps("acquire")
 }
 
 // sent notes whether a request that can acquire the lock went unanswered.
@@ -197,12 +180,12 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 }
 
 // heard handles the reply to a request for the lock.
-func (a *attempt) heard(r lock.Answer[codec.Reply]) (grantOrReply, error) {
+func (a *attempt) heard(r lock.Answer[codec.Reply]) (*hold, *codec.Reply, error) {
 	switch reply := &r.Reply; reply.Word {
 	case codec.Granted:
 		a.owed = true
 		h, err := a.takes(r.Sent, clock.Now(), reply.Now, reply.Grant.TTL, reply.Grant.Fence, reply.Grant.Block)
-		return grantOrReply{hold: h}, err
+		return h, nil, err
 	case codec.Queued:
 		own := a.own()
 		own.score, own.enqueued = reply.Place.Score, true
@@ -211,11 +194,11 @@ func (a *attempt) heard(r lock.Answer[codec.Reply]) (grantOrReply, error) {
 		// mutants: early-look
 		own.owesLook = own.owesLook && reply.Now < own.by*1000
 	case codec.Deep:
-		return grantOrReply{}, fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows",
+		return nil, nil, fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows",
 			lock.ErrDepth, a.l.Name(), a.l.Set.Owner, a.l.Set.MaxDepth)
 	}
 	reply := r.Reply
-	return grantOrReply{Reply: &reply}, nil
+	return nil, &reply, nil
 }
 
 // errLate is the error if the round trip to the server takes longer than the lease lasts.
@@ -291,7 +274,7 @@ func drift(d time.Duration) time.Duration { return d/100 + 2*time.Millisecond }
 func (a *attempt) Abandon() {
 	a.abandonPredecessor()
 	if !a.owed {
-		a.forget()
+		a.forget(false)
 		return
 	}
 	c := a.l.c
@@ -300,7 +283,7 @@ func (a *attempt) Abandon() {
 		departed = c.Departing.Add(a.l.Keys.Queue)
 	}
 	end := c.takingBackUntil(a.l)
-	c.serverOf(a.l).reclaimers.run(func(hopeless bool) bool {
+	c.serverOf(a.l).reclaim(func(hopeless bool) bool {
 		answered := false
 		if !hopeless {
 			// mutants: release-behind
@@ -315,41 +298,11 @@ func (a *attempt) Abandon() {
 			}
 		}
 		departed()
-		a.forget()
+		a.forget(true)
 		if a.settled != nil {
 			a.settled()
 		}
 		return answered
-	})
-}
-
-// reclaimers take back what abandoned attempts have or may get on one server. Their number is bounded, since callers can give up faster
-// than requests to a hanging server time out.
-type reclaimers struct {
-	limiter exec.Limiter
-	closing <-chan struct{}
-	silent  atomic.Bool // a request went unanswered while the client was closing
-}
-
-func (r *reclaimers) init(c *Client) {
-	r.limiter, r.closing = exec.Limiter{Tasks: &c.Tasks, Most: maxReclaiming}, c.Closing
-}
-
-// maxReclaiming bounds how many attempts are taken back from one server at once.
-const maxReclaiming = 64
-
-// run calls f now, or after earlier functions. f reports whether the server answered. hopeless tells f not to try: a client that closes
-// waits for each server only once.
-func (r *reclaimers) run(f func(hopeless bool) (answered bool)) {
-	r.limiter.Run(func() {
-		if f(r.silent.Load()) {
-			return
-		}
-		select {
-		case <-r.closing:
-			r.silent.Store(true)
-		default:
-		}
 	})
 }
 
@@ -418,58 +371,29 @@ func duration(ms int64) time.Duration {
 	return time.Duration(min(max(ms, -1), lock.MaxMaxTTL.Milliseconds()*10)) * time.Millisecond
 }
 
-// tokenMint makes a client's tokens and recognises them. Anyone who may publish on the client's channel can name any token in a message,
-// even a holder's, which everyone who may read the server can see. So the client gives back only locks that it has waited for itself.
-//
-// A token is a block of AES under a key that only the client has. The block holds a number, a bit that says whether the token's attempt can
-// be notified, and a hash of the lock's key. Without the key, nobody can tell a block cipher from a random permutation
-// (https://nvlpubs.nist.gov/nistpubs/FIPS/NIST.FIPS.197-upd1.pdf). So all tokens differ, and the next one is as hard to guess as 128 random
-// bits.
+// tokenMint makes a client's tokens: 128 bits each, of ChaCha8 with a secret seed, so the next one is as hard to guess as random bits.
 type tokenMint struct {
-	block cipher.Block
-	seed  maphash.Seed // seed of the hash of keys
-	made  atomic.Uint64
-	// blocks is a pool of memory for blocks.
-	blocks sync.Pool
+	mu     sync.Mutex
+	random *rand.ChaCha8
 }
-
-// waiterBit is set in the number of a token whose attempt can be notified.
-const waiterBit = 1 << 63
 
 func (t *tokenMint) init() {
-	var key [16]byte
-	_, _ = rand.Read(key[:])           // never fails, since Go 1.24
-	t.block, _ = aes.NewCipher(key[:]) // never fails: the key has a valid length
-	t.seed = maphash.MakeSeed()
+	var seed [32]byte
+	_, _ = crand.Read(seed[:]) // never fails, since Go 1.24
+	t.random = rand.NewChaCha8(seed)
 }
 
-// head makes a token for the lock with that key, and returns how the lock's value begins with it. kind is waiterBit if the attempt can be
-// notified, otherwise 0.
-func (t *tokenMint) head(key string, kind uint64) wire.Head {
+// head makes a token, and returns how the value of a lock begins with it.
+func (t *tokenMint) head() wire.Head {
+	t.mu.Lock()
 	// mutants: new-token
-	number := t.made.Add(1)
-	spare, _ := t.blocks.Get().(*[aes.BlockSize]byte) // from a pool, since what is passed to the cipher escapes
-	if spare == nil {
-		spare = new([aes.BlockSize]byte)
-	}
-	defer t.blocks.Put(spare)
-	block := spare[:]
-	binary.BigEndian.PutUint64(block, number|kind)
-	binary.BigEndian.PutUint64(block[8:], maphash.String(t.seed, key))
-	t.block.Encrypt(block, block)
-	var memory [len(wire.HeadBegin) + (aes.BlockSize*8+5)/6 + len(wire.HeadEnd)]byte
+	high, low := t.random.Uint64(), t.random.Uint64()
+	t.mu.Unlock()
+	var bits [16]byte
+	binary.BigEndian.PutUint64(bits[:], high)
+	binary.BigEndian.PutUint64(bits[8:], low)
+	var memory [len(wire.HeadBegin) + (len(bits)*8+5)/6 + len(wire.HeadEnd)]byte
 	text := append(memory[:0], wire.HeadBegin...)
-	text = base64.RawURLEncoding.AppendEncode(text, block)
+	text = base64.RawURLEncoding.AppendEncode(text, bits[:])
 	return wire.Head(append(text, wire.HeadEnd...))
-}
-
-// waited reports whether the client made the token for an attempt that waited for the lock with that key.
-func (t *tokenMint) waited(token, key string) bool {
-	block, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(block) != aes.BlockSize {
-		return false
-	}
-	t.block.Decrypt(block, block)
-	number := binary.BigEndian.Uint64(block)
-	return number&waiterBit != 0 && number&^waiterBit <= t.made.Load() && binary.BigEndian.Uint64(block[8:]) == maphash.String(t.seed, key)
 }

@@ -26,7 +26,7 @@ func TestALeaseThatReachedItsBoundEndsByIt(t *testing.T) {
 		equal(t, "another renewal", h.renewAfter, 0)
 		h.renewalQueued = true // as long as its goroutine has not run, on a slow machine
 		h.mu.Unlock()
-		<-lease.Context().Done()
+		<-lease.Done()
 		var lost *lock.LostError
 		if !errors.As(lease.Err(), &lost) || lost.Reason != lock.LossBound {
 			t.Errorf("it ended with %v", lease.Err())

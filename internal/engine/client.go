@@ -31,19 +31,19 @@ type Client struct {
 	schedule   schedule.Scheduler
 	epoch      clock.Reading // when the first slot of renewals begins
 
-	closeOnce  sync.Once
-	closeErr   error
-	closed     chan struct{}
-	holds      exec.Tasks // one for each hold that is not over
-	servers    servers
-	calls      sync.Pool      // calls on pipes; each client has its own pool, since calls must not leave a test's virtual time
-	contended  recent[string] // keys of locks that others held or were waiting for when last seen
-	waiters    sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
-	cleanups   exec.Limiter   // for releases of lost leases
-	detached   detachments
-	notices    notices
-	grantingAt atomic.Int64 // in Strict mode, the clock.Reading when a server was last known not to be in quarantine; or 0
-	waited     atomic.Int64 // how long the last attempt to be handed a lock had waited, in ns
+	closeOnce sync.Once
+	closeErr  error
+	closed    chan struct{}
+	holds     exec.Tasks     // one for each hold that is not over
+	calls     sync.Pool      // calls on pipes; each client has its own pool, since calls must not leave a test's virtual time
+	contended recent[string] // keys of locks that others held or were waiting for when last seen
+	waiters   sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
+	cleanups  exec.Limiter   // for releases of lost leases
+	givenUp   recent[grant]  // tokens that waited for their locks, and were given up
+	notices   notices
+	// grantingFrom is, in Strict mode, the clock.Reading when the quarantine ends or, if there is none, when that was last known.
+	grantingFrom atomic.Int64
+	waited       atomic.Int64 // how long the last attempt to be handed a lock had waited, in ns
 	// scriptedUntil is the clock.Reading until which scripts ask for votes; or 0.
 	scriptedUntil atomic.Int64
 
@@ -52,6 +52,7 @@ type Client struct {
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]
 	attempts compact.Map[string, *attempt] // attempts that can be notified, by token
+	servers  map[string]*server            // by the driver's names for masters; "" outside Cluster mode, and for masters that are not known
 }
 
 // New returns a Client that reaches its server through a driver, such as the one of holdfastgoredis. New does no I/O: the first acquire
@@ -62,12 +63,10 @@ func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 		return nil, err
 	}
 	client.mint.init()
-	client.contended.most, client.detached.tokens.most, client.notices.unmatched.most = maxContended, maxDetached, maxUnmatched
+	client.contended.most, client.givenUp.most, client.notices.unmatched.most = maxContended, maxGivenUp, maxUnmatched
 	client.ownChannel = client.Space.Channel(client.id)
 	client.strays = make(chan struct{}, maxStrays)
 	client.notifier = newNotifier(client)
-	client.servers.one.init(client)
-	client.servers.unknown.init(client)
 	client.cleanups = exec.Limiter{Tasks: &client.Tasks, Most: maxCleanups}
 	return client, nil
 }
@@ -75,7 +74,7 @@ func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 // These bound what a client remembers.
 const (
 	maxContended = 10_000 // locks
-	maxDetached  = 1000   // tokens
+	maxGivenUp   = 10_000 // tokens
 	maxUnmatched = 256    // notices: anyone who may publish can send any number
 )
 

@@ -83,7 +83,7 @@ func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 	time.Sleep(10 * time.Millisecond) // until Close has looked
 	h.mu.Unlock()
 	select {
-	case <-lease.Context().Done():
+	case <-lease.Done():
 	case <-time.After(time.Minute):
 	}
 	wantErr(t, "the lease's Err is", lease.Err(), exec.ErrClosed)

@@ -48,10 +48,10 @@ func (acq *acquirer) follow(h *hold) bool {
 	f := &follower{a: acq.attempt, by: by, after: h, settled: make(chan *standing, 1)}
 	f.a.anchor = h.attempt.anchor // in case a notification comes before the reply
 	wq.mu.Lock()
-	next := wq.head()
+	next := wq.first
 	waits := wq.current == h && next != nil && next.l.interchangeable(h.l)
 	if waits {
-		wq.contention.follower = f
+		wq.follower = f
 	}
 	wq.mu.Unlock()
 	if !waits {
@@ -124,16 +124,13 @@ func (wq *waitQueue) leave(f *follower) *standing {
 
 // takeFollower removes and returns the follower to be queued when the hold is released, or nil.
 func (wq *waitQueue) takeFollower(h *hold) *follower {
-	if wq == nil {
-		return nil
-	}
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
-	f := wq.contention.follower
+	f := wq.follower
 	if f == nil || f.after != h {
 		return nil
 	}
-	wq.contention.follower = nil
+	wq.follower = nil
 	return f
 }
 

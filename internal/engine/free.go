@@ -150,7 +150,7 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 		return
 	}
 	// mutants: ghosts-bounded
-	c.serverOf(l).reclaimers.run(func(hopeless bool) bool {
+	c.serverOf(l).reclaim(func(hopeless bool) bool {
 		if hopeless {
 			return false
 		}

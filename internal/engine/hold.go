@@ -27,8 +27,8 @@ const (
 // hold is a lock granted to one token. If goroutines of this process pass the lock on among themselves, the hold has one lease after
 // another. It has several leases at once if readers share it, or if its holder acquires the lock again (Reentrant).
 type hold struct {
-	attempt            // a copy of the attempt that was granted, which is no longer used
-	queue   *waitQueue // nil for votes, and for parts of a Multi that were granted at once
+	attempt // a copy of the attempt that was granted, which is no longer used
+	queue   *waitQueue
 
 	at int64 // server time of the reply that granted the lock, µs; 0 if not needed
 
@@ -232,7 +232,7 @@ func (h *hold) hasLease() bool {
 // hasBeliever reports whether the hold has a lease that has not ended and is not part of a JointLease. The caller holds h.mu.
 func (h *hold) hasBeliever() bool {
 	for l := range h.leases {
-		if !l.over && !l.part {
+		if !l.over && l.joint == nil {
 			return true
 		}
 	}
@@ -305,7 +305,7 @@ func (h *hold) late(now clock.Instant) time.Duration {
 	if h.claim {
 		due = confirmAfter
 	}
-	if !unsent || h.l.c.renewalsHang(h.l, h.anchor.Add(due)) {
+	if !unsent || h.l.c.serverOf(h.l).hangs(clock.Time(h.anchor.Add(due).Mono)) {
 		return 0
 	}
 	return past - due
@@ -343,7 +343,7 @@ func (h *hold) lose(err *lock.LostError) {
 		h.queue.dismissFollower(h)
 		c.cleanups.Run(func() {
 			c.takeBack(h.l, codec.Release{Token: h.attempt.Token(), Member: h.attempt.member, Tombstone: h.attempt.unanswered}, hasDied, end)
-			h.attempt.forget()
+			h.attempt.forget(true)
 			h.uncount()
 		})
 		h.flush(err)

@@ -17,15 +17,13 @@ import (
 
 // JointLease is several leases, its parts, that are held as one. It lasts while enough of the parts do.
 type JointLease struct {
-	of     *several
+	of     *multi
 	need   int               // how many parts must be held
 	voted  bool              // the parts are on the nodes of a quorum: they are one lock, with one fence
 	fence  uint64            // the lock's, if voted
-	onEnd  func()            // called once, when the lease ends or, after Release, when that is done; may be nil
 	onLoss func(*JointLease) // called when a part ends but the lease does not; may be nil
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	done chan struct{} // closed when the lease ends
 
 	mu       sync.Mutex
 	calls    calls
@@ -44,7 +42,7 @@ func JoinNodes(of *Target, need int, fence uint64, granted []*NodeAttempt, onLos
 	for i, v := range granted {
 		parts[i] = v.h.firstLease()
 	}
-	m := &JointLease{of: &several{c: of.c, name: of.Name(), set: of.Set}, need: need, voted: true, fence: fence, onLoss: onLoss}
+	m := &JointLease{of: &multi{c: of.c, name: of.Name(), set: of.Set}, need: need, voted: true, fence: fence, onLoss: onLoss}
 	return m.joinParts(parts)
 }
 
@@ -63,7 +61,7 @@ func (m *JointLease) add(p *holdLease) bool {
 		return false
 	}
 	m.parts = append(slices.DeleteFunc(m.parts, func(old *holdLease) bool { return old.g.l == p.g.l }), p)
-	m.watch(p)
+	p.joinTo(m)
 	if o := m.observed.Load(); o != nil {
 		p.observeAsPart(o)
 	}
@@ -72,10 +70,9 @@ func (m *JointLease) add(p *holdLease) bool {
 
 // joinParts makes one lease of the parts, and returns it.
 func (m *JointLease) joinParts(parts []*holdLease) *JointLease {
-	m.parts = parts
-	m.ctx, m.cancel = context.WithCancelCause(Within(context.Background(), m))
+	m.parts, m.done = parts, make(chan struct{})
 	for _, p := range parts {
-		m.watch(p)
+		p.joinTo(m)
 	}
 	return m
 }
@@ -89,8 +86,8 @@ func (m *JointLease) Owner() string { return m.of.set.Owner }
 // Err implements Lease.
 func (m *JointLease) Err() error { return m.errAt(clock.Now()) }
 
-// Context returns a context that ends when the lease does, with its error as the cause.
-func (m *JointLease) Context() context.Context { return m.ctx }
+// Done implements Lease.
+func (m *JointLease) Done() <-chan struct{} { return m.done }
 
 // Token returns the highest fence.
 func (m *JointLease) Token() uint64 { return slices.Max(slices.Collect(maps.Values(m.Tokens()))) }
@@ -98,21 +95,21 @@ func (m *JointLease) Token() uint64 { return slices.Max(slices.Collect(maps.Valu
 // IsShared returns false.
 func (m *JointLease) IsShared() bool { return false }
 
-// watch makes the lease end when p does, if too few parts are left.
-func (m *JointLease) watch(p *holdLease) {
-	p.whenEnded(func(error) {
-		if m.ctx.Err() != nil {
-			return // the lease has ended already
+// partEnded ends the lease if too few parts are left, now that p has ended. It does not block, since the caller holds p.g.mu.
+func (m *JointLease) partEnded(p *holdLease) {
+	select {
+	case <-m.done: // which ended the parts
+		return
+	default:
+	}
+	go func() {
+		// A node on which an operator broke the lock is not asked to vote again.
+		var lost *lock.LostError
+		broken := errors.As(p.Err(), &lost) && lost.Reason == lock.LossBroken
+		if m.Err() == nil && m.onLoss != nil && !broken {
+			m.onLoss(m)
 		}
-		go func() {
-			// A node on which an operator broke the lock is not asked to vote again.
-			var lost *lock.LostError
-			broken := errors.As(p.Err(), &lost) && lost.Reason == lock.LossBroken
-			if m.Err() == nil && m.onLoss != nil && !broken {
-				m.onLoss(m)
-			}
-		}()
-	}, m.revoke)
+	}()
 }
 
 // singles returns all parts, including those that have ended.
@@ -154,17 +151,6 @@ func (m *JointLease) errAt(now clock.Instant) error {
 	return m.ended
 }
 
-// Notify makes the lease call f when it ends. It returns false if the lease has ended; f is not called then.
-func (m *JointLease) Notify(f func()) bool {
-	if m.Err() != nil {
-		return false
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.onEnd = f
-	return m.ended == nil
-}
-
 // end ends the lease with err. Goroutines that work under the lease may not know that yet. So unless the lease was released, its remaining
 // parts are not released either: they last until the caller releases the lease, or they expire. The caller holds m.mu.
 func (m *JointLease) end(err error) {
@@ -172,7 +158,7 @@ func (m *JointLease) end(err error) {
 		return
 	}
 	m.ended, m.endedAt = err, time.Now()
-	m.cancel(err)
+	close(m.done)
 	m.calls.make(err)
 	if lost, is := err.(*lock.LostError); is {
 		m.observed.Load().lost(lost)
@@ -185,9 +171,6 @@ func (m *JointLease) end(err error) {
 		for _, p := range m.parts {
 			p.g.endLease(p, err)
 		}
-	}
-	if m.onEnd != nil {
-		m.onEnd()
 	}
 }
 
@@ -221,7 +204,7 @@ func (m *JointLease) Tokens() map[string]uint64 {
 		return map[string]uint64{m.of.name: m.fence}
 	}
 	all := map[string]uint64{}
-	for _, p := range m.singles() {
+	for _, p := range m.parts { // without m.mu, which callers from WhenOver hold: the parts of a Multi never change
 		all[p.Name()] = p.fence
 	}
 	return all
@@ -239,36 +222,25 @@ func (m *JointLease) Nodes() []*Client {
 // each calls start for all parts; start calls done in the end, in any goroutine. Once enough parts have succeeded, the others have as long
 // to finish as grace says. If too few succeed, each returns the errors, joined, once all parts are done.
 func (m *JointLease) each(parts []*holdLease, grace func() time.Duration, start func(p *holdLease, done func(error))) error {
-	if len(parts) == 0 {
-		return nil
-	}
-	enough := time.NewTimer(time.Hour)
-	enough.Stop() // the last success that is needed starts it
-	defer enough.Stop()
-	over := make(chan struct{})
-	var mu sync.Mutex
-	var errs []error
-	succeeded := 0
+	results := make(chan error, len(parts))
 	for _, p := range parts {
-		start(p, func(err error) {
-			mu.Lock()
-			defer mu.Unlock()
+		start(p, func(err error) { results <- err })
+	}
+	var errs []error
+	var late <-chan time.Time
+	succeeded := 0
+	for range parts {
+		select {
+		case err := <-results:
 			if err != nil {
 				errs = append(errs, err)
 			} else if succeeded++; succeeded == m.need {
-				enough.Reset(grace())
+				late = time.After(grace())
 			}
-			if succeeded+len(errs) == len(parts) {
-				close(over)
-			}
-		})
+		case <-late:
+			return nil
+		}
 	}
-	select {
-	case <-over:
-	case <-enough.C:
-	}
-	mu.Lock()
-	defer mu.Unlock()
 	if succeeded >= m.need {
 		return nil
 	}
@@ -309,19 +281,12 @@ func (m *JointLease) Release(ctx context.Context) error {
 		// While the lease is held, parts that were lost earlier do not matter. Otherwise all have ended with it.
 		parts = slices.DeleteFunc(parts, func(p *holdLease) bool { return errors.Is(p.errAt(now), lock.ErrLost) })
 	}
-	var onEnd func()
-	if m.ended == nil {
-		onEnd, m.onEnd = m.onEnd, nil // called below, once the parts are released
-	}
 	m.end(lock.ErrReleased)
 	m.mu.Unlock()
 	release := func(ctx context.Context) error {
 		// Unless the others have time to finish, too, the next holder would find the lock held on their servers.
 		begun := time.Now()
 		err := m.each(parts, func() time.Duration { return m.of.set.SlowNodeGrace(begun) }, func(p *holdLease, done func(error)) { p.releaseThen(ctx, done) })
-		if onEnd != nil {
-			onEnd()
-		}
 		observed := m.observed.Load()
 		observed.released(lock.HandoverNone, err)
 		observed.flush()
@@ -348,25 +313,7 @@ func (m *JointLease) WhenOver(f func(error)) (forget func()) {
 		f(m.ended)
 		return func() {}
 	}
-	m.calls.add(&f)
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.calls, &f)
-	}
-}
-
-// FenceOf implements Lease.
-func (m *JointLease) FenceOf(lock string) uint64 {
-	if m.voted {
-		return m.fence
-	}
-	for _, p := range m.parts { // without m.mu, which callers from WhenOver hold: the parts of a Multi never change
-		if p.Name() == lock {
-			return p.fence
-		}
-	}
-	return 0
+	return m.calls.add(&m.mu, f)
 }
 
 // String names the lease's locks and its fence.

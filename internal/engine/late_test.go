@@ -86,13 +86,17 @@ func TestATimeoutThatIsNoticedTooLateIsNoFaultOfTheServer(t *testing.T) {
 
 // The renewal of a healthy server's lock waits for a goroutine that gets no processor.
 func TestAProcessThatDoesNotSendSaysSo(t *testing.T) {
-	stall := func(c *Client) { c.servers.one.renewals.run = func(func()) {} }
+	stall := func(c *Client) {
+		l := c.Mutex("a")
+		must(t, l.Ready(context.Background()))
+		c.serverOf(l).run = func(func()) {}
+	}
 	lateWorld(t, stall, func(t *testing.T, _ *slowly, c *Client, lease Lease) {
 		time.Sleep(lateTTL / 2)
 		other, err := c.Mutex("b").AcquireBy(t.Context(), time.Time{}) // the server answers
 		must(t, err)
 		_ = other.Release(t.Context())
-		<-lease.Context().Done()
+		<-lease.Done()
 		blamesProcess(t, lease, lateTTL-lateTTL/3)
 	})
 }
@@ -108,13 +112,13 @@ func TestAServerThatHangsIsBlamed(t *testing.T) {
 			time.Sleep(lateTTL / 3 / 16) // renewals go one by one
 		}
 		for _, l := range leases {
-			<-l.Context().Done()
+			<-l.Done()
 			var lost *lock.LostError
 			if !errors.As(l.Err(), &lost) || strings.Contains(lost.Error(), "this process") {
 				t.Errorf("%s: %v", l.Name(), l.Err())
 			}
 			_ = l.Release(t.Context())
 		}
-		<-lease.Context().Done()
+		<-lease.Done()
 	})
 }

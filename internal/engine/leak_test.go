@@ -266,7 +266,7 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 				server.remove(l.Keys.Lock)
 				second := <-leases
 				if renewed {
-					<-first.Context().Done()
+					<-first.Done()
 				}
 				order := []Lease{first, second}
 				if laterFirst {

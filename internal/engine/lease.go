@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/lock"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // maxPassing bounds how long after its grant a lock is passed on within one process while other processes may be waiting for it. A process
@@ -22,20 +22,21 @@ type holdLease struct {
 	fence uint64
 
 	// Guarded by g.mu.
-	depth     int32    // how many leases of this lock it is nested in
-	over      bool     // the lease has ended
-	released  bool     // nothing is left to release
-	releasing bool     // the release is under way
-	part      bool     // the lease is part of a JointLease
-	loss      error    // why the lease ended; nil if it has not, or if it was released
-	trouble   *trouble // trouble with the release; nil if there is none
+	depth     int32         // how many leases of this lock it is nested in
+	over      bool          // the lease has ended
+	leaving   bool          // a release has ended the lease and waits for a renewal, after which it may pass the lock on
+	releasing bool          // the release is under way
+	released  bool          // nothing is left to release
+	unsure    bool          // an unanswered release may have been carried out
+	outcome   error         // of the latest release; nil while it is under way
+	answered  chan struct{} // closed when the release under way is answered; nil if nobody waits for that
+	loss      error         // why the lease ended; nil if it has not, or if it was released
 
 	// Who is told when it ends.
-	ctx      context.Context // ends with the lease; nil until somebody asks for it
-	cancel   context.CancelCauseFunc
+	done     chan struct{} // closed then; nil until somebody asks for it
 	calls    calls
-	revoked  func(wire.Remark) // called when the holder is asked to let go; or nil
-	observed *observation      // what observers are told of the lease; nil if there are none
+	joint    *JointLease  // that the lease is part of; or nil
+	observed *observation // what observers are told of the lease; nil if there are none
 }
 
 // ended returns nil while the lease is held, and then why it ended. The caller holds l.g.mu.
@@ -48,27 +49,6 @@ func (l *holdLease) ended() error {
 	}
 	return lock.ErrReleased
 }
-
-// trouble is the state of a release that is called twice, or fails.
-type trouble struct {
-	leaving  bool          // the release has ended the lease, and may still pass the lock on
-	answered chan struct{} // closed when the release under way is answered; nil if nobody waits for that
-	unsure   bool          // an unanswered release may have been carried out
-	failed   error         // the latest release's error; nil if that was answered
-	missed   error         // the release's error if the server no longer knew the lease
-}
-
-// troubled returns l.trouble, and makes it if it is nil. The caller holds l.g.mu.
-func (l *holdLease) troubled() *trouble {
-	if l.trouble == nil {
-		l.trouble = &trouble{}
-	}
-	return l.trouble
-}
-
-// isLeaving reports whether a release has ended the lease and waits for a renewal, after which it may pass the lock on. The caller holds
-// l.g.mu.
-func (l *holdLease) isLeaving() bool { return l.trouble != nil && l.trouble.leaving }
 
 // Name implements Lease.
 func (l *holdLease) Name() string { return l.g.l.Name() }
@@ -111,37 +91,34 @@ func (l *holdLease) check(now clock.Instant) {
 	}
 }
 
-// Context implements Lease.
-func (l *holdLease) Context() context.Context {
+// Done implements Lease.
+func (l *holdLease) Done() <-chan struct{} {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	if l.ctx == nil {
-		l.ctx, l.cancel = context.WithCancelCause(Within(context.Background(), l))
-		l.check(clock.Now())
+	l.check(clock.Now())
+	if l.done == nil {
+		l.done = make(chan struct{})
 		if l.over {
-			l.cancel(l.ended())
+			close(l.done)
 		}
 	}
-	return l.ctx
+	return l.done
 }
 
-// whenEnded calls f with the lease's error when the lease ends, or now if it has ended, and revoked when the holder is asked to let go. f
-// must not block. A JointLease calls whenEnded for its parts, which have no contexts of their own.
-func (l *holdLease) whenEnded(f context.CancelCauseFunc, revoked func(wire.Remark)) {
+// joinTo makes the lease part of another one.
+func (l *holdLease) joinTo(m *JointLease) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	l.part = true
+	l.joint = m
 	if l.over {
-		f(l.ended())
-		return
+		m.partEnded(l)
 	}
-	l.cancel, l.revoked = f, revoked
 }
 
 // end ends the lease; further calls do nothing. The caller holds l.g.mu.
 func (l *holdLease) end(err error) {
-	if lost, is := err.(*lock.LostError); is && l.isLeaving() {
-		l.troubled().missed = lost
+	if lost, is := err.(*lock.LostError); is && l.leaving {
+		l.outcome = lost
 	}
 	if l.over {
 		return
@@ -150,8 +127,11 @@ func (l *holdLease) end(err error) {
 	if err != lock.ErrReleased {
 		l.loss = err
 	}
-	if l.cancel != nil {
-		l.cancel(err)
+	if l.done != nil {
+		close(l.done)
+	}
+	if l.joint != nil {
+		l.joint.partEnded(l)
 	}
 	l.calls.make(err)
 }
@@ -227,12 +207,17 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 // calls are functions to be called when a lease ends.
 type calls map[*func(error)]struct{}
 
-// add adds a function.
-func (c *calls) add(f *func(error)) {
+// add adds a function, and returns what removes it. The caller holds mu.
+func (c *calls) add(mu *sync.Mutex, f func(error)) (forget func()) {
 	if *c == nil {
 		*c = calls{}
 	}
-	(*c)[f] = struct{}{}
+	(*c)[&f] = struct{}{}
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		delete(*c, &f)
+	}
 }
 
 // make calls all functions, and forgets them.
@@ -252,18 +237,10 @@ func (l *holdLease) WhenOver(f func(error)) (forget func()) {
 		f(l.ended())
 		return func() {}
 	}
-	l.calls.add(&f)
-	return func() {
-		l.g.mu.Lock()
-		defer l.g.mu.Unlock()
-		delete(l.calls, &f)
-	}
+	return l.calls.add(&l.g.mu, f)
 }
 
 func (l *holdLease) singles() []*holdLease { return []*holdLease{l} }
-
-// FenceOf implements Lease.
-func (l *holdLease) FenceOf(string) uint64 { return l.fence }
 
 // String implements Lease.
 func (l *holdLease) String() string {

@@ -70,10 +70,8 @@ func (c *Client) notified(payload string) {
 	switch {
 	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.Set.Kind.Name):
 		a.notify(m)
-	case m.Grant != nil && c.mint.waited(m.Token, m.Grant.Lock): // this client waited with the token, and gave up or detached the lock
-		if c.detached.mayHave(m.Token, m.Grant.Now) {
-			return
-		}
+	// Anyone who may publish on the client's channel can name any token, even a holder's, which everyone who may read the server can see.
+	case m.Grant != nil && c.givenUp.has(grant{m.Grant.Lock, m.Token}):
 		select {
 		case c.strays <- struct{}{}:
 		default:

@@ -38,13 +38,12 @@ type Lease interface {
 	String() string
 
 	Err() error
-	Context() context.Context
+	Done() <-chan struct{}
 	// WhenOver calls f when the lease ends, or at once if it has ended, with the error that Err returns from then on. The end of the lease
-	// waits for f, which must not block and may call no method of the lease but FenceOf. After forget, f is not called.
+	// waits for f, which must not block and may call no method of the lease but Tokens. After forget, f is not called.
 	WhenOver(f func(error)) (forget func())
 	Token() uint64
-	Tokens() map[string]uint64  // fences by the names of locks
-	FenceOf(lock string) uint64 // the fence of the lock with that name
+	Tokens() map[string]uint64 // fences by the names of locks
 	IsShared() bool
 	Deadline() time.Time
 	Extend(ctx context.Context, ttl time.Duration) error
@@ -178,9 +177,10 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 		return nil, err
 	}
 	if h == nil {
+		var reply *codec.Reply
 		a := l.newAttempt()
-		got, err := a.ask(ctx, began, codec.Try, 1)
-		if h = got.hold; h == nil {
+		h, reply, err = a.ask(ctx, began, codec.Try, 1)
+		if h == nil {
 			a.Abandon()
 		}
 		switch {
@@ -188,10 +188,10 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 			return nil, err
 		case h != nil:
 			l.c.contended.remove(l.Keys.Lock)
-		case got.Word == codec.Held:
-			return nil, &lock.HeldError{Name: l.Name(), Holder: l.HolderOf(got.Holder)}
-		case got.Word == codec.Quarantined:
-			return nil, l.c.QuarantineError("acquire", l.Name(), got.Refusal.Quarantine)
+		case reply.Word == codec.Held:
+			return nil, &lock.HeldError{Name: l.Name(), Holder: l.HolderOf(reply.Holder)}
+		case reply.Word == codec.Quarantined:
+			return nil, l.c.QuarantineError("acquire", l.Name(), reply.Refusal.Quarantine)
 		default:
 			return nil, l.Malformed("acquire")
 		}

@@ -18,27 +18,22 @@ import (
 // maxNames bounds how many locks are acquired as one, since one script looks at all of them.
 const maxNames = 256
 
-// several is a group of locks acquired as one: those that the user named, or the same lock on each server of a quorum.
-type several struct {
-	c     *Client // the first lock's client
-	name  string
-	set   *kind.Settings // the first lock's settings
-	parts []*Target
-	err   error // what is wrong with the names or options
-}
-
-// Name returns the joint name.
-func (s *several) Name() string { return s.name }
-
-// multi is a lock that is several mutexes at once.
+// multi is a group of locks acquired as one: those that the user named, or the same lock on each server of a quorum.
 type multi struct {
-	several
+	c      *Client // the first lock's client
+	name   string
+	set    *kind.Settings // the first lock's settings
+	parts  []*Target
+	err    error   // what is wrong with the names or options
 	bounds *bounds // for all parts, once all are held; nil if there are none
 }
 
+// Name returns the joint name.
+func (l *multi) Name() string { return l.name }
+
 // Multi is holdfast.Client.Multi.
 func (c *Client) Multi(names []string, opts ...kind.Option) Lock {
-	l := &multi{several: several{c: c, name: strings.Join(names, ", "), set: &c.Defaults}}
+	l := &multi{c: c, name: strings.Join(names, ", "), set: &c.Defaults}
 	for _, name := range names {
 		l.parts = append(l.parts, c.Mutex(name, opts...))
 	}
@@ -181,7 +176,7 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 	}
 	leases := make([]*holdLease, len(grants))
 	for i, h := range grants {
-		leases[i] = h.firstLease()
+		leases[i] = l.parts[i].keep(h)
 	}
 	return l.joinLeases(leases, grants[0].since()), false, nil
 }
@@ -197,7 +192,7 @@ func (l *multi) joinLeases(leases []*holdLease, since clock.Instant) *JointLease
 			}
 		}
 	}
-	return (&JointLease{of: &l.several, need: len(leases)}).joinParts(leases)
+	return (&JointLease{of: l, need: len(leases)}).joinParts(leases)
 }
 
 func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
@@ -273,13 +268,12 @@ func (l *multi) inOrder(ctx context.Context, take func(*Target, context.Context)
 			return nil, err
 		}
 		leases[i] = lease.(*holdLease)
-		stop := context.AfterFunc(lease.Context(), func() { cancel(errStartOver) })
-		defer stop()
+		defer lease.WhenOver(func(error) { cancel(errStartOver) })()
 	}
 	since := clock.Now()
 	if l.bounds != nil && !l.bounds.renew {
 		// Each lock has been held for some time already, but the lease must have its full TTL.
-		all := &JointLease{of: &l.several, need: len(leases)}
+		all := &JointLease{of: l, need: len(leases)}
 		// mutants: full-ttl
 		err := all.extend(waiting, leases, l.parts[0].Set.TTL)
 		switch {
@@ -334,4 +328,4 @@ func (l *multi) Status(ctx context.Context) (lock.Status, error) {
 }
 
 // String names the locks.
-func (s *several) String() string { return fmt.Sprintf("holdfast.Lock(%q)", s.name) }
+func (l *multi) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }

@@ -44,7 +44,7 @@ type notices struct {
 	unmatchedUntil atomic.Int64 // the clock.Reading until which that may be so; 0 if there was no such notice
 }
 
-// grant is a lock's key and a holder's grant id.
+// grant is a lock's key and a holder's grant id, or its whole token.
 type grant struct{ key, id string }
 
 // grant returns the grant by which notices and the journal name the hold.
@@ -240,7 +240,7 @@ func (h *hold) revoke(said wire.Remark) {
 		h.mu.Unlock()
 		return
 	}
-	var joint []func(wire.Remark)
+	var joint []*JointLease
 	for _, o := range h.observations() {
 		if o.joint == nil {
 			o.revoked(said)
@@ -248,15 +248,15 @@ func (h *hold) revoke(said wire.Remark) {
 	}
 	believed := h.hasBeliever()
 	for l := range h.leases {
-		if !l.over && l.revoked != nil {
-			joint = append(joint, l.revoked)
+		if !l.over && l.joint != nil {
+			joint = append(joint, l.joint)
 		}
 	}
 	subject, fence := h.l.subject(), h.lease.fence
 	h.mu.Unlock()
 	h.flush(nil)
-	for _, tell := range joint {
-		tell(said)
+	for _, m := range joint {
+		m.revoke(said)
 	}
 	if believed {
 		h.l.c.logRevocation(subject, fence, said)

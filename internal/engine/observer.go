@@ -325,8 +325,8 @@ func (h *hold) observeLoss(err *lock.LostError) {
 }
 
 // subject implements observable.
-func (s *several) subject() lock.Subject {
-	return lock.Subject{Name: s.name, Kind: cmp.Or(s.set.SeenAs, kind.SeenAsMulti), Owner: s.set.Owner}
+func (l *multi) subject() lock.Subject {
+	return lock.Subject{Name: l.name, Kind: cmp.Or(l.set.SeenAs, kind.SeenAsMulti), Owner: l.set.Owner}
 }
 
 // observeBy implements Lease.

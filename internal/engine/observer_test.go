@@ -49,7 +49,7 @@ func TestAnObservationIsOneAllocation(t *testing.T) {
 		Released:     func(context.Context, lock.LeaseEvent) { told++ },
 	}
 	l := &Target{c: c, Lock: lock.Lock{Of: &c.Keyspace, Set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}}
-	h := &hold{attempt: attempt{l: l, head: c.mint.head("", 0)}}
+	h := &hold{attempt: attempt{l: l, head: c.mint.head()}}
 	ctx := t.Context()
 	const cycles = 100
 	leases := make([]holdLease, cycles+1) // AllocsPerRun makes one more run

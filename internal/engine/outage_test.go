@@ -68,7 +68,7 @@ func TestErrorsOfRenewalsHaveNoToken(t *testing.T) {
 		lease := take(t, c.Mutex("a"))
 		var refusal error = driver.ReplyError("ERR unknown command 'evalsha', with args beginning with: 'TOKEN'")
 		server.err.Store(&refusal)
-		<-lease.Context().Done()
+		<-lease.Done()
 		server.err.Store(nil)
 		var look func(err error)
 		look = func(err error) {

@@ -23,11 +23,10 @@ func (r *recent[K]) has(key K) bool {
 	return was
 }
 
-// add adds a key. It reports whether that made it forget others.
-func (r *recent[K]) add(key K) (forgot bool) {
+func (r *recent[K]) add(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.remember(key)
+	r.remember(key)
 }
 
 func (r *recent[K]) remove(key K) {
@@ -39,13 +38,11 @@ func (r *recent[K]) remove(key K) {
 
 // remember adds a key to the newer ones. If there are too many, it first forgets the older half, which has not been looked up for longest.
 // The caller holds r.mu.
-func (r *recent[K]) remember(key K) (forgot bool) {
+func (r *recent[K]) remember(key K) {
 	// mutants: contended-bound
 	if len(r.newer) >= r.most/2 || r.newer == nil {
-		forgot = len(r.older) > 0
 		r.older, r.newer = r.newer, map[K]struct{}{}
 	}
 	delete(r.older, key)
 	r.newer[key] = struct{}{}
-	return forgot
 }

@@ -111,7 +111,7 @@ func (l *holdLease) releaseFailed() error {
 	if l.released || l.releasing {
 		return nil
 	}
-	return l.troubled().failed
+	return l.outcome
 }
 
 // releaseThen is Release, but returns at once and calls done, in any goroutine, with Release's result. If nobody is known to wait for the
@@ -157,48 +157,40 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 func (l *holdLease) gaveBack(reply codec.Reply, unanswered bool, err error) error {
 	err = l.noteOutcome(reply, unanswered, err)
 	l.flush()
-	if lost, is := err.(*lock.LostError); is && !l.part && l.g.attempt.ending != unaware {
+	if lost, is := err.(*lock.LostError); is && l.joint == nil && l.g.attempt.ending != unaware {
 		l.g.l.c.LogLoss(l.g.l.subject(), l.fence, lost)
 	}
 	return err
 }
 
-func (l *holdLease) noteOutcome(reply codec.Reply, unanswered bool, err error) (outcome error) {
+func (l *holdLease) noteOutcome(reply codec.Reply, unanswered bool, err error) error {
 	h := l.g
 	if err != nil {
 		h.attempt.Abandon()
 	} else {
-		h.attempt.forget()
+		h.attempt.forget(false)
 	}
 	h.uncount()
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	defer func() { l.endObserved(lock.HandoverNone, outcome) }()
-	l.releasing = false
-	if t := l.trouble; t != nil && t.answered != nil {
-		close(t.answered)
-		t.answered = nil
+	l.releasing, l.unsure, l.released = false, l.unsure || unanswered || err != nil, err == nil
+	if l.answered != nil {
+		close(l.answered)
+		l.answered = nil
 	}
-	if unanswered || err != nil {
-		t := l.troubled()
-		t.unsure, t.failed = true, err
-	}
-	if err != nil {
-		return err
-	}
-	l.released = true
-	if reply.Word == codec.Released || reply.Word == codec.LeftQueue {
-		return nil
-	}
-	t := l.troubled()
-	if t.unsure {
-		t.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: h.l.c.Server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
+	switch {
+	case err != nil:
+		l.outcome = err
+	case reply.Word == codec.Released, reply.Word == codec.LeftQueue:
+	case l.unsure:
+		l.outcome = &exec.Failure{Op: "release", Name: l.Name(), Server: h.l.c.Server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
 			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
-	} else {
-		t.missed = h.missing(reply.Word)
+	default:
+		l.outcome = h.missing(reply.Word)
 	}
-	return t.missed
+	l.endObserved(lock.HandoverNone, l.outcome)
+	return l.outcome
 }
 
 // prior is what a release has to wait for: one of these channels to be closed, or nothing.
@@ -212,11 +204,11 @@ type prior struct {
 // cannot be avoided.
 func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, err error) {
 	h := l.g
-	h.queue.lock()
-	defer h.queue.unlock()
+	h.queue.mu.Lock()
+	defer h.queue.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	waited := h.queue != nil && h.queue.waiting.Load() > 0
+	waited := h.queue.waiting.Load() > 0
 	now := clock.Awake() // the server will say whether the lease was lost in a suspension
 	if waited {
 		now = clock.Now()
@@ -227,26 +219,23 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	if lost, ok := l.ended().(*lock.LostError); ok && h.state == over {
 		return prior{}, true, lost
 	}
-	if l.isLeaving() && h.state == over && !l.releasing { // lost while it waited for a renewal
+	if l.leaving && h.state == over { // lost while it waited for a renewal
 		l.released = true
-		return prior{}, true, l.troubled().missed
+		return prior{}, true, l.outcome
 	}
 	switch {
 	case l.released && how != hasCountedDown:
 		return prior{}, true, nil
 	case l.released && h.attempt.ending != hasCountedDown:
 		return prior{}, true, lock.ErrReleased
-	case l.released && l.trouble != nil:
-		return prior{}, true, l.trouble.missed
 	case l.released:
-		return prior{}, true, nil
+		return prior{}, true, l.outcome
 	}
 	if l.releasing {
-		t := l.troubled()
-		if t.answered == nil {
-			t.answered = make(chan struct{})
+		if l.answered == nil {
+			l.answered = make(chan struct{})
 		}
-		return prior{released: t.answered}, false, nil
+		return prior{released: l.answered}, false, nil
 	}
 	if h.state != over && h.removeLease(l) { // also if the client closes
 		l.leave(lock.HandoverNone)
@@ -254,11 +243,11 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		return prior{}, true, nil
 	}
 	// mutants: pass-on
-	if waited && (!l.over || l.isLeaving() && h.state != over && !h.expired(now)) {
+	if waited && (!l.over || l.leaving && h.state != over && !h.expired(now)) {
 		next := h.queue.successor(h, now)
 		if next != nil && h.flying > 0 && patient {
 			// The reply to a renewal under way must not reach the next lease.
-			l.troubled().leaving = true
+			l.leaving = true
 			l.end(lock.ErrReleased)
 			if h.landed == nil {
 				h.landed = make(chan struct{})
@@ -273,7 +262,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		}
 	}
 	l.end(lock.ErrReleased)
-	l.releasing = true
+	l.leaving, l.releasing, l.outcome = false, true, nil
 	if h.attempt.ending == unaware {
 		h.attempt.ending = how
 	}

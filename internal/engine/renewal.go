@@ -332,7 +332,7 @@ func (h *hold) prolong(sent, now clock.Instant, term time.Duration) (slack time.
 // fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this process that waits for the lock. The caller
 // holds h.mu.
 func (h *hold) fencesWanted() int {
-	if h.queue == nil || h.bounds != nil || h.hasFence() || h.failure != nil {
+	if h.bounds != nil || h.hasFence() || h.failure != nil {
 		return 0 // after a failure only the renewal itself matters
 	}
 	return h.queue.fences(h.l)
@@ -357,17 +357,11 @@ func (h *hold) startRenewal(now clock.Instant) {
 // renewTogether sends a renewal of the hold, in a batch if possible. The caller holds h.mu.
 func (h *hold) renewTogether() {
 	at := h.l.c.serverOf(h.l)
-	if at != &h.l.c.servers.unknown && h.canRenewInBatch() && h.fencesWanted() == 0 {
-		at.renewals.add(h)
+	if at.isKnown && h.canRenewInBatch() && h.fencesWanted() == 0 {
+		at.renew(h)
 		return
 	}
 	at.renewers.Run(h.renew)
-}
-
-// renewalsHang reports whether renewals to l's server are under way and none has been answered since that time.
-func (c *Client) renewalsHang(l *Target, since clock.Instant) bool {
-	at := c.serverOf(l)
-	return at.renewals.hang(clock.Time(since.Mono)) || at.renewers.Waiting() > 0
 }
 
 // sendRenewals sends the holds' renewals in a batch, except those that are no longer wanted, and reports whether the server answered.

@@ -14,6 +14,7 @@ func granted(l *Target, fence uint64) *hold {
 	now := clock.Now()
 	h := newHold(l.newAttempt(), now, 0, l.Set.TTL, fence, 1)
 	h.renewAt(now)
+	h.queue = &waitQueue{l: l}
 	return h
 }
 

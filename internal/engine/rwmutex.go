@@ -98,8 +98,8 @@ func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, err
 // prepare, with the time, while it holds the mutexes.
 func (l *holdLease) beginChange(ctx context.Context, joined error, prepare func(now clock.Instant)) error {
 	h := l.g
-	h.queue.lock()
-	defer h.queue.unlock()
+	h.queue.mu.Lock()
+	defer h.queue.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := clock.Now()
@@ -173,8 +173,8 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdL
 	from.l = as
 	term := min(a.Reply.TTL, as.c.Config.MaxTTL)
 
-	h.queue.lock()
-	defer h.queue.unlock()
+	h.queue.mu.Lock()
+	defer h.queue.mu.Unlock()
 	h.mu.Lock()
 	if h.state == over { // lost or released meanwhile
 		defer h.mu.Unlock()
@@ -199,14 +199,9 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdL
 	h.stop()
 	h.mu.Unlock()
 
-	var lease *holdLease
-	if h.queue == nil {
-		lease = next.firstLease()
-	} else {
-		lease = h.queue.keep(next)
-		if as.Set.Kind.Joinable {
-			h.queue.admitReaders()
-		}
+	lease := h.queue.keep(next)
+	if as.Set.Kind.Joinable {
+		h.queue.admitReaders()
 	}
 	h.mu.Lock()
 	h.queue.releaseLocked(h)

@@ -25,7 +25,7 @@ func TestAWaiterThatIsServedAsItLeavesTakesItsResult(t *testing.T) {
 			t.Fatal("a waiter begins with another's result")
 		}
 		wq.mu.Lock()
-		wq.insert(w, wq.needContention().line.ahead)
+		wq.insert(w, false)
 		wq.mu.Unlock()
 		wq.fail(late)
 		if lease, err := wq.await(ended, w, time.Time{}); lease != nil || !errors.Is(err, late) && !errors.Is(err, context.Canceled) {
@@ -47,8 +47,8 @@ func TestABriefHoldWaitsForTheFencesOfOthers(t *testing.T) {
 	wq := l.queue()
 	first, second := c.newWaiter(t.Context(), l), c.newWaiter(t.Context(), l)
 	wq.mu.Lock()
-	wq.insert(first, wq.needContention().line.ahead)
-	wq.insert(second, first)
+	wq.insert(first, false)
+	wq.insert(second, false)
 	wq.mu.Unlock()
 	h := granted(l, 1)
 	h.claim = true

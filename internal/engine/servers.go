@@ -3,118 +3,111 @@ package engine
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// servers is what a client keeps for each server: for the only one or, in a Cluster, for each master.
-type servers struct {
-	one     server // the only server, outside Cluster mode
-	unknown server // for locks of a Cluster whose server is unknown; their renewals do not go in batches
-
-	mu    sync.Mutex
-	nodes map[string]*server // the masters of a Cluster, by the driver's names for them
-}
-
-// server is what a client keeps for one server.
+// server is what a client keeps for one server: for the only one or, in a Cluster, for a master. It sends renewals that fall due together
+// in one call. Nobody waits for a call, so calls do not wait for each other's answers either.
 type server struct {
-	renewals   renewals
-	renewers   exec.Limiter // for renewals that do not go in a batch; each server's own, so that one that hangs does not delay the others
-	reclaimers reclaimers
-}
+	c          *Client
+	isKnown    bool         // otherwise it stands for all masters that are not known, and renewals do not go together
+	renewers   exec.Limiter // for renewals that go by themselves; each server's own, so that one that hangs does not delay the others
+	reclaimers exec.Limiter // for what abandoned attempts have or may get: callers can give up faster than requests to it time out
+	silent     atomic.Bool  // a request of those went unanswered while the client was closing
 
-// maxServers bounds how many servers of a Cluster are remembered, including those that have left it.
-const maxServers = 1000
-
-func (s *server) init(c *Client) {
-	s.renewals.c, s.renewals.run = c, c.Tasks.Run
-	s.renewers = exec.Limiter{Tasks: &c.Tasks, Most: maxRenewing}
-	s.reclaimers.init(c)
-}
-
-// serverOf returns the server that has l.
-func (c *Client) serverOf(l *Target) *server {
-	all := &c.servers
-	if !c.Server.InCluster() {
-		return &all.one
-	}
-	node := c.Server.Node(l.Keys.Lock)
-	if node == "" {
-		return &all.unknown
-	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	s := all.nodes[node]
-	if s == nil {
-		s = &server{}
-		s.init(c)
-		if len(all.nodes) >= maxServers || all.nodes == nil {
-			all.nodes = map[string]*server{}
-		}
-		all.nodes[node] = s
-	}
-	return s
-}
-
-// renewals sends renewals that fall due together in one call. Nobody waits for a call, so calls do not wait for each other's answers
-// either.
-type renewals struct {
-	c   *Client
-	run func(func()) // calls f in a new goroutine
-
+	run      func(func()) // calls f in a new goroutine
 	mu       sync.Mutex
 	due      []*hold
 	underway int       // calls that have not ended
 	answered time.Time // when the latest call was answered
 }
 
-// maxBatch bounds the locks in a call, and so how long the call keeps the server from other work: about a third of a millisecond.
-const maxBatch = 128
+const (
+	// maxServers bounds how many servers of a Cluster are remembered, including those that have left it.
+	maxServers = 1000
+	// maxReclaiming bounds how many attempts are taken back from one server at once.
+	maxReclaiming = 64
+	// maxBatch bounds the locks in a call, and so how long the call keeps the server from other work: about a third of a millisecond.
+	maxBatch = 128
+)
 
-// add sends the renewal of a hold, together with others that are due.
-func (r *renewals) add(h *hold) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.due = append(r.due, h)
-	if len(r.due) == 1 {
-		r.run(r.send)
+// serverOf returns the server that has l.
+func (c *Client) serverOf(l *Target) *server {
+	node, inCluster := "", c.Server.InCluster()
+	if inCluster {
+		node = c.Server.Node(l.Keys.Lock)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.servers[node]
+	if s == nil {
+		s = &server{c: c, isKnown: !inCluster || node != "", run: c.Tasks.Run}
+		s.renewers = exec.Limiter{Tasks: &c.Tasks, Most: maxRenewing}
+		s.reclaimers = exec.Limiter{Tasks: &c.Tasks, Most: maxReclaiming}
+		if len(c.servers) >= maxServers || c.servers == nil {
+			c.servers = map[string]*server{}
+		}
+		c.servers[node] = s
+	}
+	return s
+}
+
+// reclaim calls f now, or after earlier functions. f reports whether the server answered. hopeless tells f not to try: a client that closes
+// waits for each server only once.
+func (s *server) reclaim(f func(hopeless bool) (answered bool)) {
+	s.reclaimers.Run(func() {
+		if !f(s.silent.Load()) && s.c.IsClosing() {
+			s.silent.Store(true)
+		}
+	})
+}
+
+// renew sends the renewal of a hold, together with others that are due.
+func (s *server) renew(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due = append(s.due, h)
+	if len(s.due) == 1 {
+		s.run(s.send)
 	}
 }
 
 // send waits until no more renewals become due, and sends those that are.
-func (r *renewals) send() {
+func (s *server) send() {
 	for before := -1; ; {
-		r.mu.Lock()
-		if len(r.due) == before {
+		s.mu.Lock()
+		if len(s.due) == before {
 			break
 		}
-		before = len(r.due)
-		r.mu.Unlock()
+		before = len(s.due)
+		s.mu.Unlock()
 		runtime.Gosched()
 	}
-	defer r.mu.Unlock()
-	for len(r.due) > 0 {
-		n := min(len(r.due), maxBatch)
-		some := r.due[:n:n]
-		r.due = r.due[n:]
-		r.underway++
-		r.run(func() {
-			answered := r.c.sendRenewals(some)
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.underway--
+	defer s.mu.Unlock()
+	for len(s.due) > 0 {
+		n := min(len(s.due), maxBatch)
+		some := s.due[:n:n]
+		s.due = s.due[n:]
+		s.underway++
+		s.run(func() {
+			answered := s.c.sendRenewals(some)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.underway--
 			if answered {
-				r.answered = time.Now()
+				s.answered = time.Now()
 			}
 		})
 	}
-	r.due = nil
+	s.due = nil
 }
 
-// hang reports whether calls are under way and none has been answered since that time.
-func (r *renewals) hang(since time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.underway > 0 && r.answered.Before(since)
+// hangs reports whether renewals are under way and none has been answered since that time.
+func (s *server) hangs(since time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.underway > 0 && s.answered.Before(since) || s.renewers.Waiting() > 0
 }

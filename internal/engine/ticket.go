@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -74,7 +73,8 @@ func (l *holdLease) detach(ctx context.Context, ttl time.Duration) (*Ticket, err
 	}
 	// mutants: follower-of-detached
 	h.queue.dismissFollower(h)
-	h.attempt.forget()
+	// mutants: detached-message
+	h.attempt.forget(false)
 	h.uncount()
 	// mutants: ticket-tombstone
 	if c.untilTombstone(h.l, t.Tombstone) == 0 {
@@ -95,8 +95,8 @@ func (c *Client) untilTombstone(l *Target, tombstone int64) time.Duration {
 // keep the lock, or if the lease had ended earlier.
 func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
-	h.queue.lock()
-	defer h.queue.unlock()
+	h.queue.mu.Lock()
+	defer h.queue.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// mutants: detached-lost
@@ -114,10 +114,6 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 		return nil, c.QuarantineError("detach", l.Name(), q.Left)
 	}
 	h.observeRenewal(clock.Now(), slack, nil)
-	if h.attempt.inbox != nil {
-		// mutants: detached-message
-		c.detached.add(h.attempt.Token(), c.Server.Time(h.l.Slot()))
-	}
 	// mutants: detach-ends
 	l.leave(lock.HandoverNone)
 	// mutants: detach-stops
@@ -127,32 +123,6 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	// mutants: ticket-fence
 	t.Fence, t.Tombstone = h.first.fence, h.attempt.unanswered
 	return t, nil
-}
-
-// detachments are the tokens that waited for their locks in this process and have since been detached. A late message that grants such a
-// token its lock must not make the client release the lock, which belongs to the ticket.
-type detachments struct {
-	mu      sync.Mutex
-	tokens  recent[string]
-	dropped int64 // server time, µs, by which all tokens that were forgotten had been detached
-}
-
-// add notes that a token had been detached by that server time, in µs.
-func (d *detachments) add(token string, now int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.tokens.add(token) {
-		d.dropped = max(d.dropped, now)
-	}
-}
-
-// mayHave reports whether the token of a message, sent at that server time in µs, may have been detached since.
-func (d *detachments) mayHave(token string, sent int64) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, newer := d.tokens.newer[token] // has could forget other tokens
-	_, older := d.tokens.older[token]
-	return newer || older || sent <= d.dropped
 }
 
 // carried returns the lock that a ticket is for, with these options.
@@ -259,7 +229,7 @@ func (c *Client) spent(l *Target, t *Ticket, word codec.Word) error {
 	// mutants: spent-ticket
 	if c.untilTombstone(l, t.Tombstone) > 0 {
 		end := c.takingBackUntil(l)
-		c.serverOf(l).reclaimers.run(func(hopeless bool) bool {
+		c.serverOf(l).reclaim(func(hopeless bool) bool {
 			return !hopeless && c.takeBack(l, codec.Release{Token: t.Token, Tombstone: t.Tombstone}, unaware, end)
 		})
 	}

@@ -28,20 +28,13 @@ type waitQueue struct {
 	unansweredSince clock.Reading // when the server began to owe this queue an answer; zero if it owes none
 	current         *hold         // this process's latest hold; for locks with one holder
 	readers         *hold         // the readers' latest hold
-	contention      *contention   // &noContention until somebody has to wait
-}
 
-// contention is the state that a queue needs once somebody waits in it.
-type contention struct {
-	line        waiter    // is no waiter: its neighbours in the ring of waiters are the first and the last
+	// What a queue needs once somebody waits in it.
+	first       *waiter   // nil if nobody waits
 	acquirer    *acquirer // nil if none is running
-	lastFailure error     // error of the latest request to fail since waitQueue.unansweredSince; nil if none did
+	lastFailure error     // error of the latest request to fail since unansweredSince; nil if none did
 	follower    *follower // to be queued when current is released; or nil
-	restsUntil  time.Time // when the server's quarantine ends; zero if there was none when last asked
 }
-
-// noContention is shared by all queues without a contention of their own. It is never written to.
-var noContention contention
 
 // queue returns the lock's wait queue with a new reference, which the caller must use up.
 func (l *Target) queue() *waitQueue {
@@ -50,7 +43,7 @@ func (l *Target) queue() *waitQueue {
 	defer c.mu.Unlock()
 	wq := c.queues.Get(key)
 	if wq == nil {
-		wq = &waitQueue{l: l, contention: &noContention}
+		wq = &waitQueue{l: l}
 		c.queues.Set(key, wq)
 	}
 	wq.refs.Add(1)
@@ -65,29 +58,6 @@ func (wq *waitQueue) unref() {
 	}
 }
 
-// lock and unlock guard the queue. They do nothing if wq is nil, as for a hold without a queue.
-func (wq *waitQueue) lock() {
-	if wq != nil {
-		wq.mu.Lock()
-	}
-}
-
-func (wq *waitQueue) unlock() {
-	if wq != nil {
-		wq.mu.Unlock()
-	}
-}
-
-// needContention returns wq.contention, and makes it if the queue has none of its own. The caller holds wq.mu.
-func (wq *waitQueue) needContention() *contention {
-	if wq.contention == &noContention {
-		own := &contention{}
-		own.line.ahead, own.line.after = &own.line, &own.line
-		wq.contention = own
-	}
-	return wq.contention
-}
-
 // acquire waits until it has the lock, ctx ends or, unless end is zero, end comes. It uses up one reference to the queue.
 func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*holdLease, error) {
 	defer wq.unref()
@@ -98,7 +68,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*ho
 			return lease, nil
 		}
 	}
-	if wq.asking || wq.contention.acquirer != nil || wq.current != nil || wq.waiting.Load() > 0 {
+	if wq.asking || wq.acquirer != nil || wq.current != nil || wq.waiting.Load() > 0 {
 		w, holder := wq.enter(ctx, l)
 		wq.mu.Unlock()
 		wq.l.c.observing(ctx).wait(0, holder)
@@ -117,11 +87,11 @@ func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*ho
 // wq.mu.
 func (wq *waitQueue) enter(ctx context.Context, l *Target) (*waiter, *lock.Holder) {
 	w := wq.l.c.newWaiter(ctx, l)
-	wq.insert(w, wq.needContention().line.ahead)
+	wq.insert(w, false)
 	if !wq.asking {
 		wq.startAcquirer(nil, false)
 		if l.Set.Kind.ByOwner {
-			wq.contention.acquirer.lookOnceMore()
+			wq.acquirer.lookOnceMore()
 		}
 	}
 	return w, wq.holderHere(l)
@@ -140,18 +110,22 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *wait
 			a.onFailure = wq.noteFailure
 			mode = codec.Wait
 		}
-		var got grantOrReply
-		got, err = a.ask(ctx, began, mode, 1+wq.fences(l))
+		var reply *codec.Reply
+		h, reply, err = a.ask(ctx, began, mode, 1+wq.fences(l))
 		switch {
 		case err != nil:
 			a.Abandon()
-		case got.hold != nil:
+		case h != nil:
 			c.contended.remove(l.Keys.Lock)
-			h = got.hold
 		default:
-			w := wq.waitFirst(ctx, a, by, got)
+			w := wq.waitFirst(ctx, a, by, reply)
 			if o := c.observing(ctx); o != nil {
-				o.wait(got.Rank()-1, got.holder(l))
+				var holder *lock.Holder
+				if reply.Word == codec.Held {
+					named := l.HolderOf(reply.Holder)
+					holder = &named
+				}
+				o.wait(reply.Rank()-1, holder)
 			}
 			return nil, w, nil
 		}
@@ -173,24 +147,24 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *wait
 	return lease, nil, nil
 }
 
-// waitFirst puts a waiter at the front of the queue, for an acquire that askFirst began and that has to wait, as got says.
-func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confirmation, got grantOrReply) *waiter {
+// waitFirst puts a waiter at the front of the queue, for an acquire that askFirst began and that has to wait, as the reply says.
+func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confirmation, reply *codec.Reply) *waiter {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	wq.asking = false
 	wq.noteOutcome(nil)
 	w := wq.l.c.newWaiter(ctx, a.l)
-	wq.insert(w, &wq.needContention().line)
-	if got.Word == codec.Quarantined {
-		wq.noteQuarantine(got.Refusal.Quarantine)
+	wq.insert(w, true)
+	if reply.Word == codec.Quarantined {
+		wq.l.c.noteQuarantine(reply.Refusal.Quarantine)
 	}
-	if got.Word != codec.Queued {
+	if reply.Word != codec.Queued {
 		a.Abandon()
 		wq.startAcquirer(nil, true)
 		return w
 	}
 	wq.startAcquirer(a, true)
-	wq.contention.acquirer.standing = &standing{a, *got.Place, by}
+	wq.acquirer.standing = &standing{a, *reply.Place, by}
 	return w
 }
 
@@ -208,20 +182,17 @@ func (wq *waitQueue) noteFailure(err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	if wq.unansweredSince != 0 {
-		wq.needContention().lastFailure = err
+		wq.lastFailure = err
 	}
 }
 
 // noteOutcome notes the outcome of a request. The caller holds wq.mu.
 func (wq *waitQueue) noteOutcome(err error) {
 	if err != nil && exec.Passing(exec.KindOf(err)) {
-		wq.needContention().lastFailure = err
+		wq.lastFailure = err
 		return
 	}
-	wq.unansweredSince = 0
-	if wq.contention.lastFailure != nil {
-		wq.contention.lastFailure = nil
-	}
+	wq.unansweredSince, wq.lastFailure = 0, nil
 }
 
 // fences returns the most waiters that one hold could serve in turn.
@@ -289,7 +260,7 @@ func (wq *waitQueue) joinReaders(l *Target) *holdLease {
 
 // admitReaders gives the readers at the front of the queue leases of the readers' latest hold. The caller holds wq.mu.
 func (wq *waitQueue) admitReaders() {
-	for w := wq.head(); w != nil; w = wq.head() {
+	for w := wq.first; w != nil; w = wq.first {
 		lease := wq.joinReaders(w.l)
 		if lease == nil {
 			return
@@ -298,10 +269,10 @@ func (wq *waitQueue) admitReaders() {
 	}
 }
 
-// release drops h as the queue's hold. It does nothing if wq is nil.
+// release drops h as the queue's hold.
 func (wq *waitQueue) release(h *hold) {
-	wq.lock()
-	defer wq.unlock()
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	wq.releaseLocked(h)
@@ -309,7 +280,7 @@ func (wq *waitQueue) release(h *hold) {
 
 // releaseLocked is release for a caller that holds wq.mu and h.mu.
 func (wq *waitQueue) releaseLocked(h *hold) {
-	if wq == nil || !h.kept {
+	if !h.kept {
 		return
 	}
 	h.kept = false

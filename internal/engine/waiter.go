@@ -14,7 +14,7 @@ import (
 type waiter struct {
 	ctx          context.Context
 	l            *Target
-	ahead, after *waiter // nil once the waiter has left the queue; it then gets a result, unless it left by itself
+	ahead, after *waiter // a ring; nil once the waiter has left the queue: it then gets a result, unless it left by itself
 	results      chan result
 }
 
@@ -74,7 +74,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, error) {
 	wq.mu.Lock()
 	var looked <-chan struct{}
-	if acq := wq.contention.acquirer; acq != nil && wq.head() == w {
+	if acq := wq.acquirer; acq != nil && wq.first == w {
 		looked = acq.lookOnceMore()
 	}
 	wq.mu.Unlock()
@@ -94,8 +94,8 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 	defer wq.mu.Unlock()
 	wq.withdraw(w)
 	switch {
-	case wq.contention.lastFailure != nil:
-		return nil, wq.contention.lastFailure
+	case wq.lastFailure != nil:
+		return nil, wq.lastFailure
 	case wq.unansweredSince != 0 && ctx.Err() != nil:
 		return nil, wq.l.c.Server.Unheard(ctx, "acquire", w.l.Name(), clock.Time(wq.unansweredSince))
 	}
@@ -106,12 +106,12 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 // quarantine; otherwise nil. The caller holds wq.mu.
 func (wq *waitQueue) unheard(ctx context.Context, l *Target) error {
 	switch {
-	case wq.contention.lastFailure != nil:
-		return exec.EndedBy(ctx, wq.contention.lastFailure)
+	case wq.lastFailure != nil:
+		return exec.EndedBy(ctx, wq.lastFailure)
 	case wq.unansweredSince != 0 && wq.l.c.Server.IsSilent(clock.Time(wq.unansweredSince)):
 		return wq.l.c.Server.Unheard(ctx, "acquire", l.Name(), clock.Time(wq.unansweredSince))
 	}
-	if left := time.Until(wq.contention.restsUntil).Round(time.Millisecond); left > 0 {
+	if left := wq.l.c.quarantineLeft().Round(time.Millisecond); left > 0 {
 		return exec.EndedBy(ctx, wq.l.c.QuarantineError("acquire", l.Name(), left))
 	}
 	return nil
@@ -134,30 +134,35 @@ func (w *waiter) recycle() {
 	pool.Put(w)
 }
 
-// insert adds a waiter behind another or, if behind is the line itself, at the front of the queue. The caller holds wq.mu.
-func (wq *waitQueue) insert(w, behind *waiter) {
-	w.ahead, w.after = behind, behind.after
-	behind.after.ahead, behind.after = w, w
+// insert adds a waiter at the front or the back of the queue. The caller holds wq.mu.
+func (wq *waitQueue) insert(w *waiter, atFront bool) {
+	first := wq.first
+	if first == nil {
+		w.ahead, w.after = w, w
+	} else {
+		w.ahead, w.after = first.ahead, first
+		first.ahead.after, first.ahead = w, w
+	}
+	if first == nil || atFront {
+		wq.first = w
+	}
 	wq.waiting.Add(1)
 }
 
 // remove takes w out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) remove(w *waiter) {
+	if w.after == w {
+		wq.first = nil
+	} else if wq.first == w {
+		wq.first = w.after
+	}
 	w.ahead.after, w.after.ahead = w.after, w.ahead
 	w.ahead, w.after = nil, nil
 	wq.waiting.Add(-1)
 	// The acquirer need not notice a new head that wants the same lease.
-	if head, acq := wq.head(), wq.contention.acquirer; acq != nil && (head == nil || !head.l.interchangeable(w.l)) {
+	if acq := wq.acquirer; acq != nil && (wq.first == nil || !wq.first.l.interchangeable(w.l)) {
 		acq.wakeups.wake()
 	}
-}
-
-// head returns the first waiter, or nil. The caller holds wq.mu.
-func (wq *waitQueue) head() *waiter {
-	if first := wq.contention.line.after; first != &wq.contention.line {
-		return first
-	}
-	return nil
 }
 
 // successor returns the waiter to which a lease of h may be passed on now, or nil. The waiter must want just what the holder has. A fence
@@ -172,7 +177,7 @@ func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	if h.passed >= h.mostPasses || now.Sub(h.since()) > maxPassing || h.bounds != nil || !h.l.Set.Passable() {
 		return nil
 	}
-	w := wq.head()
+	w := wq.first
 	if w == nil || !w.l.interchangeable(h.l) {
 		return nil
 	}
@@ -190,12 +195,12 @@ func (wq *waitQueue) pass(w *waiter, lease *holdLease) {
 func (wq *waitQueue) deliver(h *hold) bool {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
-	w := wq.head()
+	w := wq.first
 	if w == nil || !w.l.interchangeable(h.l) {
 		return false
 	}
 	if wq.l.c.Config.Strict {
-		wq.noteQuarantine(0)
+		wq.l.c.noteQuarantine(0)
 	}
 	wq.remove(w) // before keep, which would count it as waiting
 	came := lock.HandoverNone
@@ -213,7 +218,7 @@ func (wq *waitQueue) deliver(h *hold) bool {
 func (wq *waitQueue) fail(err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
-	for w := wq.head(); w != nil; w = wq.head() {
+	for w := wq.first; w != nil; w = wq.first {
 		wq.remove(w)
 		w.results <- result{err: err}
 	}
@@ -224,7 +229,7 @@ func (wq *waitQueue) fail(err error) {
 func (wq *waitQueue) failHead(l *Target, err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
-	if w := wq.head(); w != nil && w.l.interchangeable(l) {
+	if w := wq.first; w != nil && w.l.interchangeable(l) {
 		wq.remove(w)
 		w.results <- result{err: err}
 	}
@@ -233,7 +238,7 @@ func (wq *waitQueue) failHead(l *Target, err error) {
 // withdraw takes a waiter that has not been served out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) withdraw(w *waiter) {
 	wq.remove(w)
-	if acq := wq.contention.acquirer; acq != nil && acq.leaving == nil && wq.waiting.Load() == 0 {
+	if acq := wq.acquirer; acq != nil && acq.leaving == nil && wq.waiting.Load() == 0 {
 		acq.leaving = wq.l.c.Departing.Add(w.l.Keys.Queue)
 	}
 }
@@ -256,33 +261,29 @@ func (wq *waitQueue) lookForQuarantine(l *Target) {
 	ctx, cancel := context.WithTimeout(context.Background(), wq.l.c.Server.AnswerGrace())
 	defer cancel()
 	a := l.newAttempt()
-	got, err := a.ask(ctx, time.Time{}, codec.Try, 1)
+	h, reply, err := a.ask(ctx, time.Time{}, codec.Try, 1)
 	switch {
 	case err != nil:
-	case got.hold != nil:
-		if wq.deliver(got.hold) {
+	case h != nil:
+		if wq.deliver(h) {
 			return
 		}
-		a = &got.hold.attempt
+		a = &h.attempt
 	default:
-		wq.mu.Lock()
-		wq.noteQuarantine(got.Refusal.Quarantine)
-		wq.mu.Unlock()
+		wq.l.c.noteQuarantine(reply.Refusal.Quarantine)
 	}
 	a.Abandon()
 }
 
-// noteQuarantine notes for how long the server of a Strict client grants nothing; 0 means that it is not in quarantine. The caller holds
-// wq.mu.
-func (wq *waitQueue) noteQuarantine(left time.Duration) {
-	grantingAt := clock.Mono()
-	switch {
-	case left > 0:
-		grantingAt = 0
-		wq.needContention().restsUntil = time.Now().Add(left)
-		wq.l.c.WarnOfQuarantine((&exec.Quarantine{Left: left}).Error())
-	case wq.contention != &noContention:
-		wq.contention.restsUntil = time.Time{}
+// noteQuarantine notes for how long the server of a Strict client grants nothing; 0 means that it is not in quarantine.
+func (c *Client) noteQuarantine(left time.Duration) {
+	c.grantingFrom.Store(int64(clock.Mono() + left))
+	if left > 0 {
+		c.WarnOfQuarantine((&exec.Quarantine{Left: left}).Error())
 	}
-	wq.l.c.grantingAt.Store(int64(grantingAt))
+}
+
+// quarantineLeft returns for how long the server grants nothing, as far as known.
+func (c *Client) quarantineLeft() time.Duration {
+	return max(clock.Reading(c.grantingFrom.Load())-clock.Mono(), 0)
 }

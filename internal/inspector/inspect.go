@@ -63,23 +63,9 @@ const (
 	waitersAtOnce = 100
 )
 
-// Get returns the status of the lock of that name or, if the server knows nothing of it, of the lock with that exact key. If the server
-// knows nothing of either, the status has no Form.
-func (in *Inspector) Get(ctx context.Context, name string) (found lock.Status, err error) {
-	in.Lookup(ctx, name, func(s lock.Status, failed error) bool {
-		if err = failed; err == nil && (found.Name == "" || s.Form != "") {
-			found = s
-		}
-		return err == nil && s.Form == ""
-	})
-	if err != nil {
-		return lock.Status{}, err
-	}
-	return found, nil
-}
-
 // Lookup calls yield with the status of the lock of that name, then with that of the lock with that exact key, in use or not, until yield
-// returns false. It leaves out a lock whose name or key is invalid, and an exact key that the user may not see. An error comes last.
+// returns false. It leaves out a lock whose name or key is invalid, and an exact key that the user may not see. A lock of which the server
+// knows nothing has no Form. An error comes last.
 func (in *Inspector) Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool) {
 	named, noName := in.of.Space.Name(name)
 	if noName == nil {

@@ -141,14 +141,15 @@ func (l *Link) deliver(packets <-chan packet, to net.Conn) {
 		if gone {
 			continue
 		}
-		select {
-		case <-time.After(time.Until(pk.due)):
-			if gone = !l.network.part.Pass(l.broken); !gone {
-				_, err := to.Write(pk.data)
-				gone = err != nil
+		if wait := time.Until(pk.due); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-l.broken:
 			}
-		case <-l.broken:
-			gone = true
+		}
+		if gone = !l.network.part.Pass(l.broken); !gone {
+			_, err := to.Write(pk.data)
+			gone = err != nil
 		}
 	}
 	l.network.part.Pass(l.broken) // a connection's end does not pass either

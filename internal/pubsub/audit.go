@@ -43,7 +43,7 @@ func (l *link) check() {
 	}
 	l.p.mu.Lock()
 	a := &l.p.audit
-	ch := l.channels[c]
+	s := l.subs[c]
 	missing := false
 	switch {
 	case ctx.Err() != nil || l.ended:
@@ -53,7 +53,7 @@ func (l *link) check() {
 		a.denied = 0
 	case n > 0:
 		*a = audit{}
-	case ch != nil && ch.confirmed() && l.pending[c] == 0:
+	case s != nil && s.up && l.pending[c] == 0:
 		*a = audit{missing: a.missing + 1}
 		a.next = time.Now().Add(min(Keepalive<<min(a.missing-1, 10), maxAuditPause))
 		missing = true
@@ -71,22 +71,12 @@ func (l *link) sample() (Channel, bool) {
 	if l.ended || l.p.audit.denied >= maxDenied || time.Now().Before(l.p.audit.next) {
 		return Channel{}, false
 	}
-	for c, ch := range l.channels {
-		if ch.confirmed() && l.pending[c] == 0 {
+	for c, s := range l.subs {
+		if s.up && l.pending[c] == 0 {
 			return c, true
 		}
 	}
 	return Channel{}, false
-}
-
-// confirmed reports whether the server has confirmed a subscription to the channel. The caller holds Pool.mu.
-func (ch *channel) confirmed() bool {
-	for s := range ch.subs {
-		if s.up {
-			return true
-		}
-	}
-	return false
 }
 
 // numsub fails on a replica, because it is not flagged no-writes. With allow-oom it runs even if memory is short.

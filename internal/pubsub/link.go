@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
-// link is the pool's connection to one server, from when it is first needed until it fails or has no channels left.
+// link is the pool's connection to one server, from when it is first needed until it fails or has no subscriptions left.
 type link struct {
 	p      *Pool
 	server string
@@ -24,9 +24,9 @@ type link struct {
 	wakeup chan struct{} // holds an item if there is something to send or to check
 
 	// Guarded by Pool.mu.
-	conn     driver.Connection // zero until connected
-	channels map[Channel]*channel
-	queue    []command
+	conn  driver.Connection // zero until connected
+	subs  map[Channel]*subscription
+	queue []command
 	// unanswered has the commands that the server has not answered, in order: servers answer in order, and an error does not say what it
 	// answers. pending counts those of each channel, so that the answer to a subscription that has been ended since is not taken for the
 	// answer to the next one.
@@ -58,7 +58,7 @@ func (c command) words() []string {
 }
 
 func newLink(p *Pool, server string) *link {
-	l := &link{p: p, server: server, wakeup: make(chan struct{}, 1), channels: map[Channel]*channel{}, pending: map[Channel]int{}}
+	l := &link{p: p, server: server, wakeup: make(chan struct{}, 1), subs: map[Channel]*subscription{}, pending: map[Channel]int{}}
 	l.ctx, l.cancel = context.WithCancel(p.ctx)
 	return l
 }
@@ -249,15 +249,16 @@ func (l *link) confirmed(c Channel) {
 		l.p.mu.Unlock()
 		return
 	}
-	var subs []*subscription
-	if ch := l.channels[c]; ch != nil {
-		ch.pause = 0
-		subs = ch.add(nil, event{})
-	} else {
+	s := l.subs[c]
+	if s == nil {
 		l.send(command{Channel: c, unsubscribe: true})
+		l.p.mu.Unlock()
+		return
 	}
+	s.pause = 0
+	s.add(event{})
 	l.p.mu.Unlock()
-	deliver(subs)
+	s.deliver()
 }
 
 // unsubscribed is called when a subscription has ended, because the pool unsubscribed, the slot moved, or the server became a
@@ -290,16 +291,18 @@ func (l *link) refused(cause driver.ReplyError) error {
 // interrupt subscribes to a channel again, on whatever server has it, if lost reports that the subscription was lost.
 func (l *link) interrupt(c Channel, lost func() bool, cause error) {
 	l.p.mu.Lock()
-	var subs []*subscription
-	if ch := l.channels[c]; !l.ended && lost() && ch != nil {
-		delete(l.channels, c)
-		if len(l.channels) == 0 {
-			l.end()
-		}
-		subs = l.p.reattach([]*channel{ch}, cause)
+	s := l.subs[c]
+	if l.ended || !lost() || s == nil {
+		l.p.mu.Unlock()
+		return
 	}
+	delete(l.subs, c)
+	if len(l.subs) == 0 {
+		l.end()
+	}
+	l.p.reattach([]*subscription{s}, cause)
 	l.p.mu.Unlock()
-	deliver(subs)
+	s.deliver()
 }
 
 // message is called when a message has arrived. The connection does not say whether its channel is a sharded one, so
@@ -308,12 +311,13 @@ func (l *link) message(name, payload string) {
 	l.p.mu.Lock()
 	var subs []*subscription
 	for _, sharded := range []bool{false, true} {
-		if ch := l.channels[Channel{name, sharded}]; ch != nil && !l.ended {
-			subs = ch.add(subs, event{message: &payload})
+		if s := l.subs[Channel{name, sharded}]; s != nil && !l.ended {
+			s.add(event{message: &payload})
+			subs = append(subs, s)
 		}
 	}
 	l.p.mu.Unlock()
-	deliver(subs)
+	deliver(subs...)
 }
 
 // failed is called when the connection can no longer be used.
@@ -324,9 +328,9 @@ func (l *link) failed(cause error) {
 		return
 	}
 	l.end()
-	channels := slices.Collect(maps.Values(l.channels))
-	clear(l.channels)
-	subs := l.p.reattach(channels, cause)
+	subs := slices.Collect(maps.Values(l.subs))
+	clear(l.subs)
+	l.p.reattach(subs, cause)
 	l.p.mu.Unlock()
-	deliver(subs)
+	deliver(subs...)
 }

@@ -53,18 +53,10 @@ type Pool struct {
 	stop       context.CancelFunc
 	background sync.WaitGroup
 
-	mu       sync.Mutex
-	channels map[Channel]*channel
-	links    map[string]*link // by server
-	audit    audit
-}
-
-// channel is a channel that has subscriptions. Pool.mu guards its fields.
-type channel struct {
-	Channel
-	subs  map[*subscription]struct{}
-	link  *link // nil until the channel's server is known
-	pause time.Duration
+	mu    sync.Mutex
+	subs  map[Channel]*subscription
+	links map[string]*link // by server
+	audit audit
 }
 
 // Run runs a script, as driver.Driver does.
@@ -72,7 +64,7 @@ type Run func(ctx context.Context, c driver.Call) (string, error)
 
 // New returns a pool without subscriptions. run must send scripts to the servers that run the scripts of locks.
 func New(client Client, run Run) *Pool {
-	p := &Pool{client: client, run: run, channels: map[Channel]*channel{}, links: map[string]*link{}}
+	p := &Pool{client: client, run: run, subs: map[Channel]*subscription{}, links: map[string]*link{}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }
@@ -82,10 +74,8 @@ func (p *Pool) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop()
-	for _, ch := range p.channels {
-		for s := range ch.subs {
-			s.ended = true
-		}
+	for _, s := range p.subs {
+		s.ended = true
 	}
 	for _, l := range p.links {
 		l.end()
@@ -104,61 +94,47 @@ func (p *Pool) spawn(f func()) {
 
 // Subscribe opens a subscription and keeps it open across interruptions until cancel is called. It returns at once.
 func (p *Pool) Subscribe(sub driver.Subscription) (cancel func()) {
-	c := Channel{Name: sub.Channel, Sharded: sub.Sharded}
+	s := &subscription{p: p, Channel: Channel{sub.Channel, sub.Sharded}, to: sub}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ch := p.channels[c]
-	if ch == nil {
-		ch = &channel{Channel: c, subs: map[*subscription]struct{}{}}
-	}
-	s := &subscription{p: p, channel: ch, Subscription: sub}
-	if p.ctx.Err() != nil {
-		s.ended = true
-		return s.close
-	}
-	ch.subs[s] = struct{}{}
-	switch {
-	case p.channels[c] == nil:
-		p.channels[c] = ch
-		p.spawn(func() { p.attachAll([]*channel{ch}, nil, 0) })
-	case ch.link != nil:
-		ch.link.send(command{Channel: c}) // subscribes again, so that the server confirms it to this subscription
+	if p.ctx.Err() == nil {
+		p.subs[s.Channel] = s
+		p.spawn(func() { p.attachAll([]*subscription{s}, nil, 0) })
 	}
 	return s.close
 }
 
-// attachAll subscribes to channels on the servers that have them, which it finds out first, after a pause. cause is
-// what interrupted the channels, or nil if they are new.
-func (p *Pool) attachAll(channels []*channel, cause error, pause time.Duration) {
+// attachAll subscribes on the servers that have the channels, which it finds out first, after a pause. cause is what interrupted the
+// subscriptions, or nil if they are new.
+func (p *Pool) attachAll(all []*subscription, cause error, pause time.Duration) {
 	for refreshed := cause != nil; ; {
 		if pause > 0 && !p.sleep(pause) {
 			return
 		}
 		if cause != nil {
-			cause = p.client.Refresh(p.ctx, channels[0].Channel)
+			cause = p.client.Refresh(p.ctx, all[0].Channel)
 		}
-		var unlocated []*channel
-		var subs []*subscription
+		var unlocated []*subscription
 		p.mu.Lock()
-		for _, ch := range channels {
-			if p.channels[ch.Channel] != ch || ch.link != nil {
-				continue // unsubscribed from meanwhile
-			}
-			if server, ok := p.client.Locate(ch.Channel); ok {
-				p.attach(ch, server)
+		for _, s := range all {
+			if s.ended || s.link != nil {
 				continue
 			}
-			unlocated = append(unlocated, ch)
+			if server, ok := p.client.Locate(s.Channel); ok {
+				p.attach(s, server)
+				continue
+			}
+			unlocated = append(unlocated, s)
 			if cause != nil {
-				subs = ch.add(subs, event{down: cause})
+				s.add(event{down: cause})
 			}
 		}
 		p.mu.Unlock()
-		deliver(subs)
+		deliver(unlocated...)
 		if len(unlocated) == 0 {
 			return
 		}
-		channels = unlocated
+		all = unlocated
 		if !refreshed {
 			refreshed, cause = true, errUnknown
 			continue
@@ -183,32 +159,30 @@ func (p *Pool) sleep(d time.Duration) bool {
 	}
 }
 
-// attach subscribes to a channel on a server. The caller holds mu.
-func (p *Pool) attach(ch *channel, server string) {
+// attach subscribes on a server. The caller holds mu.
+func (p *Pool) attach(s *subscription, server string) {
 	l := p.links[server]
 	if l == nil {
 		l = newLink(p, server)
 		p.links[server] = l
 		p.spawn(l.run)
 	}
-	l.channels[ch.Channel] = ch
-	ch.link = l
-	l.send(command{Channel: ch.Channel})
+	l.subs[s.Channel] = s
+	s.link = l
+	l.send(command{Channel: s.Channel})
 }
 
-// reattach subscribes again to channels that were interrupted, in the background. It returns the subscriptions that
-// have events to deliver. The caller holds mu.
-func (p *Pool) reattach(channels []*channel, cause error) (subs []*subscription) {
-	if len(channels) == 0 {
-		return nil
+// reattach opens subscriptions again that were interrupted, in the background. The caller holds mu, and then delivers.
+func (p *Pool) reattach(all []*subscription, cause error) {
+	if len(all) == 0 {
+		return
 	}
 	pause := maxPause
-	for _, ch := range channels {
-		ch.link = nil
-		ch.pause = min(max(2*ch.pause, minPause), maxPause)
-		pause = min(pause, ch.pause)
-		subs = ch.add(subs, event{down: cause})
+	for _, s := range all {
+		s.link = nil
+		s.pause = min(max(2*s.pause, minPause), maxPause)
+		pause = min(pause, s.pause)
+		s.add(event{down: cause})
 	}
-	p.spawn(func() { p.attachAll(channels, cause, pause) })
-	return subs
+	p.spawn(func() { p.attachAll(all, cause, pause) })
 }

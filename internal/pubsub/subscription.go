@@ -1,14 +1,20 @@
 package pubsub
 
-import "github.com/holdfast-go/holdfast/driver"
+import (
+	"time"
 
-// subscription is one of the subscriptions to a channel.
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// subscription is the subscription to a channel.
 type subscription struct {
-	p       *Pool
-	channel *channel
-	driver.Subscription
+	p *Pool
+	Channel
+	to driver.Subscription
 
 	// Guarded by Pool.mu.
+	link       *link // nil until the channel's server is known
+	pause      time.Duration
 	up         bool
 	ended      bool
 	events     []event // not delivered yet
@@ -23,54 +29,40 @@ type event struct {
 
 // close ends the subscription without waiting.
 func (s *subscription) close() {
-	p, ch := s.p, s.channel
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
 	if s.ended {
 		return
 	}
 	s.ended = true
-	delete(ch.subs, s)
-	if len(ch.subs) > 0 {
-		return
-	}
-	delete(p.channels, ch.Channel)
-	l := ch.link
+	delete(s.p.subs, s.Channel)
+	l := s.link
 	if l == nil {
 		return
 	}
-	ch.link = nil
-	delete(l.channels, ch.Channel)
-	if len(l.channels) == 0 {
+	s.link = nil
+	delete(l.subs, s.Channel)
+	if len(l.subs) == 0 {
 		l.end()
 	} else {
-		l.send(command{ch.Channel, true})
+		l.send(command{s.Channel, true})
 	}
 }
 
-// add queues an event for the channel's subscriptions, and returns subs with those that have to be delivered to
-// appended. The caller holds Pool.mu.
-func (ch *channel) add(subs []*subscription, e event) []*subscription {
-	for s := range ch.subs {
-		switch {
-		case e.down != nil:
-			s.up = false
-		case e.message == nil && s.up:
-			continue // a confirmation of another subscription
-		case e.message == nil:
-			s.up = true
-		case !s.up:
-			continue // published before the server confirmed this one
-		}
-		s.events = append(s.events, e)
-		subs = append(subs, s)
+// add queues an event, for deliver. The caller holds Pool.mu.
+func (s *subscription) add(e event) {
+	switch {
+	case e.message == nil:
+		s.up = e.down == nil
+	case !s.up:
+		return // published before the server confirmed this subscription
 	}
-	return subs
+	s.events = append(s.events, e)
 }
 
 // deliver calls the functions of subscriptions that have queued events. It must be called without Pool.mu, because
 // these functions take locks under which Subscribe and cancel are called.
-func deliver(subs []*subscription) {
+func deliver(subs ...*subscription) {
 	for _, s := range subs {
 		s.deliver()
 	}
@@ -92,11 +84,11 @@ func (s *subscription) deliver() {
 		for _, e := range events {
 			switch {
 			case e.down != nil:
-				s.Down(e.down)
+				s.to.Down(e.down)
 			case e.message != nil:
-				s.Message(*e.message)
+				s.to.Message(*e.message)
 			default:
-				s.Up()
+				s.to.Up()
 			}
 		}
 		s.p.mu.Lock()

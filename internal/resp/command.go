@@ -54,17 +54,22 @@ func Failed(commands []Command, err error) []Reply {
 
 // Run runs a call alone. If asking is set, the server takes it only after ASKING.
 func Run(ctx context.Context, send Sender, c driver.Call, asking bool) (text string, err error) {
+	return runThen(ctx, send, c, asking)[0].Text()
+}
+
+// runThen sends a call and, behind it, other commands. If the server does not have the script, it sends all again with the script's source.
+func runThen(ctx context.Context, send Sender, c driver.Call, asking bool, then ...Command) (replies []Reply) {
+	var before []Command
+	if asking {
+		before = []Command{New("asking")}
+	}
 	for _, command := range []Command{First(c), Whole(c)} {
-		commands := []Command{command}
-		if asking {
-			commands = []Command{New("asking"), command}
-		}
-		text, err = send(ctx, commands...)[len(commands)-1].Text()
-		if !Is(err, "NOSCRIPT") {
+		replies = send(ctx, slices.Concat(before, []Command{command}, then)...)[len(before):]
+		if !Is(replies[0].Err, "NOSCRIPT") {
 			break
 		}
 	}
-	return text, err
+	return replies
 }
 
 // RunAll sends calls together, as driver.Batcher says. Those that the server did not run, because it does not have the script or the keys,
@@ -73,17 +78,18 @@ func RunAll(
 	ctx context.Context, send Sender, calls []driver.Call,
 	run func(context.Context, driver.Call) (string, error), tell func(i int, text string, err error),
 ) {
+	if len(calls) == 1 {
+		text, err := Run(ctx, send, calls[0], false)
+		tell(0, text, err)
+		return
+	}
 	commands := make([]Command, len(calls))
 	for i, c := range calls {
 		commands[i] = First(c)
 	}
-	replies := send(ctx, commands...)
-	if len(calls) == 1 && Is(replies[0].Err, "NOSCRIPT") {
-		replies = send(ctx, Whole(calls[0]))
-	}
 	var alone sync.WaitGroup
-	for i, reply := range replies {
-		if len(calls) > 1 && Is(reply.Err, "NOSCRIPT", "MOVED", "ASK") {
+	for i, reply := range send(ctx, commands...) {
+		if Is(reply.Err, "NOSCRIPT", "MOVED", "ASK") {
 			alone.Go(func() {
 				text, err := run(ctx, calls[i])
 				tell(i, text, err)
@@ -106,22 +112,13 @@ func Durably(
 	if want.Fsync {
 		wait = New("waitaof", "1", replicas, timeout)
 	}
-	var waited Reply
-	for _, command := range []Command{First(c), Whole(c)} {
-		commands, first := []Command{command}, 0
-		if asking {
-			commands, first = []Command{New("asking"), command}, 1
-		}
-		if want.Counts == nil {
-			commands = append(commands, wait)
-		}
-		replies := send(ctx, commands...)
-		text, err = replies[first].Text()
-		waited = replies[len(replies)-1]
-		if !Is(err, "NOSCRIPT") {
-			break
-		}
+	var then []Command
+	if want.Counts == nil {
+		then = []Command{wait}
 	}
+	replies := runThen(ctx, send, c, asking, then...)
+	text, err = replies[0].Text()
+	waited := replies[len(replies)-1]
 	switch {
 	case err != nil || want.Counts != nil && !want.Counts(text):
 		return text, reached, err

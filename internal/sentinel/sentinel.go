@@ -18,10 +18,6 @@ const (
 	grace   = 100 * time.Millisecond
 )
 
-// minPeriod is the least time from the start of one round to the start of the next. Every dial asks for the master, so
-// without a limit a client would ask as fast as its dials fail, just when the sentinels have a failover to carry out.
-const minPeriod = 100 * time.Millisecond
-
 // minConfigured is the least number of sentinels of which a majority is left if one fails. If fewer are configured,
 // they are asked for others.
 const minConfigured = 3
@@ -35,24 +31,6 @@ type Group struct {
 
 	mu      sync.Mutex
 	members []*member
-	latest  *round // nil before the first
-}
-
-// round is one question to all sentinels. Calls of Master share its answer until the next round starts.
-type round struct {
-	begun time.Time
-	done  chan struct{} // closed when addr and err are set
-	addr  string
-	err   error
-}
-
-func (r *round) isOver() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // New returns the group of the sentinels at these addresses that watch the master of that name. to returns what sends commands to a
@@ -66,37 +44,16 @@ func New(master string, sentinels []string, to func(addr string) resp.Sender) *G
 	return g
 }
 
-// reply is one sentinel's reply in a round.
+// reply is one sentinel's reply.
 type reply struct {
 	from *member
 	Answer
 	err error
 }
 
-// Master returns the address of the master that a majority of the sentinels names. If there is no majority, the
-// sentinel with the latest configuration decides, of those that answer. Calls within minPeriod get the same answer, or
-// the same error.
+// Master asks the sentinels, and returns the address of the master that a majority of them names. If there is no majority, the sentinel with
+// the latest configuration decides, of those that answer. A sentinel that has not answered an earlier call yet is not asked again.
 func (g *Group) Master(ctx context.Context) (string, error) {
-	g.mu.Lock()
-	r := g.latest
-	if r == nil || r.isOver() && time.Since(r.begun) >= minPeriod {
-		r = &round{begun: time.Now(), done: make(chan struct{})}
-		g.latest = r
-		go func() {
-			r.addr, r.err = g.askAll()
-			close(r.done)
-		}()
-	}
-	g.mu.Unlock()
-	select {
-	case <-r.done:
-		return r.addr, r.err
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-}
-
-func (g *Group) askAll() (string, error) {
 	replies, asked, size := g.begin()
 	timer := time.NewTimer(Timeout)
 	defer timer.Stop()
@@ -114,6 +71,8 @@ func (g *Group) askAll() (string, error) {
 			}
 			continue
 		case <-timer.C:
+		case <-ctx.Done():
+			return "", ctx.Err()
 		}
 		break
 	}

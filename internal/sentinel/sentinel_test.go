@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -87,45 +86,12 @@ func TestASentinelThatHangsIsNotAskedAgain(t *testing.T) {
 			if got, err := g.Master(t.Context()); got != "a" {
 				t.Errorf("Master = %q, %v; want %q", got, err, "a")
 			}
-			time.Sleep(minPeriod)
+			time.Sleep(100 * time.Millisecond)
 		}
 		if n := asked.Load(); n != 1 {
 			t.Errorf("the sentinel was asked %d times, want 1", n)
 		}
 	})
-}
-
-// Fault: A master behind Sentinel is down, and all dials of a client fail at once. It asks each sentinel ten times a second
-// at most.
-func TestSentinelsAreNotAskedAsOftenAsDialsFail(t *testing.T) {
-	down := errors.New("down")
-	for name, answer := range map[string]any{"they name a master": Answer{Addr: "a"}, "they are down": down} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				defer time.Sleep(time.Minute)
-				var asked atomic.Int64
-				ask := scripted(map[string]any{"1": answer, "2": answer, "3": answer})
-				g := newGroup([]string{"1", "2", "3"}, func(ctx context.Context, addr string, others bool) (Answer, error) {
-					asked.Add(1)
-					return ask(ctx, addr, others)
-				})
-				var dials sync.WaitGroup
-				for begun := time.Now(); time.Since(begun) < time.Second; time.Sleep(time.Millisecond) {
-					for range 8 {
-						dials.Go(func() {
-							if got, err := g.Master(t.Context()); (err == nil) != (answer != down) {
-								t.Errorf("Master = %q, %v", got, err)
-							}
-						})
-					}
-				}
-				dials.Wait()
-				if n := asked.Load(); n != 3*10 {
-					t.Errorf("three sentinels were asked %d times in a second, want 30", n)
-				}
-			})
-		})
-	}
 }
 
 // A sentinel that is configured alone is asked for others, which are asked from the next round on.
@@ -141,7 +107,7 @@ func TestOtherSentinelsAreDiscovered(t *testing.T) {
 			t.Errorf("Master = %q, %v; want %q", got, err, "a")
 		}
 		answers["2"], answers["3"] = Answer{Addr: "b", Others: []string{"9"}}, Answer{Addr: "b"}
-		time.Sleep(minPeriod)
+		time.Sleep(time.Second)
 		if got, err := g.Master(t.Context()); got != "b" {
 			t.Errorf("Master = %q, %v; want %q", got, err, "b")
 		}
@@ -213,7 +179,7 @@ func TestMistakesAreForgotten(t *testing.T) {
 				t.Errorf("Master = %q, %v; mistakes: %q", got, err, g.Mistakes())
 			}
 			answers["3"] = Answer{Addr: "a"}
-			time.Sleep(minPeriod)
+			time.Sleep(time.Second)
 		}
 	})
 }

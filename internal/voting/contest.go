@@ -20,8 +20,7 @@ import (
 type bid struct {
 	q     *Quorum
 	l     *mutex
-	onEnd func() // called when the lease ends; or nil
-	terms        // for the next round
+	terms // for the next round
 
 	// Of the latest round.
 	said  bool // a majority of the nodes said who has the lock, or granted it
@@ -46,11 +45,18 @@ func (q *Quorum) acquire(ctx context.Context, l *mutex, end time.Time) (engine.L
 	default: // ctx's
 		return nil, engine.EndedWhileHeld(ctx, &lock.HeldError{Name: l.name})
 	}
-	lease, err := q.contend(ctx, l, true, end, func() { q.pass(key) })
-	if lease == nil {
+	lease, err := q.contend(ctx, l, true, end)
+	if err != nil {
 		q.pass(key)
+		return nil, err
 	}
-	return lease, err
+	lease.pass = sync.OnceFunc(func() { q.pass(key) })
+	lease.WhenOver(func(err error) {
+		if err != lock.ErrReleased {
+			lease.pass()
+		}
+	})
+	return lease, nil
 }
 
 // contend acquires the lock round by round. A caller that waits goes on until ctx ends or limit passes. A caller that does not goes on
@@ -58,8 +64,8 @@ func (q *Quorum) acquire(ctx context.Context, l *mutex, end time.Time) (engine.L
 //
 // When no contender gets a majority, all give back what they got. From then on they have tickets, which nodes remember. A node grants the
 // lock only to the earliest ticket it knows, so the lock goes to that contender once all nodes know its ticket.
-func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.Time, onEnd func()) (engine.Lease, error) {
-	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
+func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.Time) (*lease, error) {
+	b := &bid{q: q, l: l, terms: terms{timeout: q.timeout(l)}}
 	defer b.withdraw()
 	end := time.Now().Add(l.c.Config.RetryTimeout)
 	var why *Error // of the latest rounds, if no majority answered or quarantines keep a majority from granting
@@ -115,7 +121,7 @@ func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.T
 
 // try acquires the lock if a majority of nodes grants it in one round, or in a second one after repair has told nodes the other nodes'
 // fences.
-func (b *bid) try(ctx context.Context) (engine.Lease, error) {
+func (b *bid) try(ctx context.Context) (*lease, error) {
 	q := b.q
 	b.said = false
 	if err := q.ready(ctx, b.l); err != nil {

@@ -32,18 +32,14 @@ func (q *Quorum) NewInspector() *Inspector {
 	return in
 }
 
-// Get returns the status of the lock of that name. Its Form is "" if nobody holds the lock.
-func (in *Inspector) Get(ctx context.Context, name string) (lock.Status, error) {
+// Lookup calls yield with the status of the lock of that name, or an error. A quorum has no exact keys. The status of a lock that nobody
+// holds has no Form.
+func (in *Inspector) Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool) {
 	s, err := in.q.Mutex(name).Status(ctx)
 	if err == nil && len(s.Holders) == 0 {
 		s.Form = ""
 	}
-	return s, err
-}
-
-// Lookup calls yield with the status of the lock of that name, or an error. A quorum has no exact keys.
-func (in *Inspector) Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool) {
-	yield(in.Get(ctx, name))
+	yield(s, err)
 }
 
 // List calls yield with each matching lock that a majority of nodes says is held, or with the error of a lock about which the nodes do not

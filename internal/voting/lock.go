@@ -100,7 +100,11 @@ func (l *mutex) AsElection() *engine.Electorate {
 
 // try acquires the lock unless someone has it.
 func (l *mutex) try(ctx context.Context) (engine.Lease, error) {
-	return l.q.contend(ctx, l, false, time.Time{}, nil)
+	lease, err := l.q.contend(ctx, l, false, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	return lease, nil
 }
 
 // Status returns who holds the lock on a majority of nodes, or an error if that is not known. Nodes have no waiters.
@@ -218,4 +222,13 @@ type lease struct {
 	*engine.JointLease
 	l     *mutex
 	round string // in which the lease was acquired
+	pass  func() // lets the next goroutine of this process contend; nil if none had to wait for that. Only the first call counts
+}
+
+// Release implements engine.Lease. Until all nodes have answered, the next goroutine would find the lock held.
+func (b *lease) Release(ctx context.Context) error {
+	if b.pass != nil {
+		defer b.pass()
+	}
+	return b.JointLease.Release(ctx)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // round asks every node once.
-func (b *bid) round(ctx context.Context) (engine.Lease, []vote, error) {
+func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
 	q, l := b.q, b.l
 	q.beginTask() // a vote may bring a grant, which has to be held or taken back
 	defer q.endTask()
@@ -52,7 +52,7 @@ func (b *bid) round(ctx context.Context) (engine.Lease, []vote, error) {
 }
 
 // elect makes a lease from the votes of a round, if enough nodes granted.
-func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (engine.Lease, error) {
+func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*lease, error) {
 	q, l := b.q, b.l
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -79,13 +79,12 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (e
 	if l.first().Set.Unbounded() {
 		refill = func(joint *engine.JointLease) {
 			if refilling.CompareAndSwap(false, true) {
-				l.c.Tasks.Run(func() { q.refill(&lease{joint, l, round}, &refilling) })
+				l.c.Tasks.Run(func() { q.refill(&lease{JointLease: joint, l: l, round: round}, &refilling) })
 			}
 		}
 	}
 	joint := engine.JoinNodes(l.first(), q.need, fence, parts, refill)
-	if !joint.Notify(b.onEnd) {
-		err := joint.Err()
+	if err := joint.Err(); err != nil {
 		_ = joint.Release(context.Background()) // otherwise Close would wait for the leases on the nodes
 		if errors.Is(err, exec.ErrClosed) {
 			return nil, exec.ErrClosed
@@ -95,7 +94,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (e
 	if len(parts) < len(q.clients) && refill != nil {
 		refill(joint)
 	}
-	return &lease{joint, l, round}, nil
+	return &lease{JointLease: joint, l: l, round: round}, nil
 }
 
 // agree finds a fence that is above all earlier ones, and makes a majority know it. It is the highest among the q.need lowest fences that
@@ -149,10 +148,13 @@ func (q *Quorum) agree(ctx context.Context, l *mutex, timeout time.Duration, gra
 // the lock meanwhile: a majority of nodes holds it for the lease until its deadlines.
 func (q *Quorum) refill(b *lease, refilling *atomic.Bool) {
 	l := b.l
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer b.WhenOver(func(error) { cancel() })()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, l.first().Set.TTL/3) {
 		select {
 		case <-time.After(schedule.Jitter(pause, 20)):
-		case <-b.Context().Done():
+		case <-ctx.Done():
 			return
 		}
 		missing := q.missing(b)
@@ -166,7 +168,7 @@ func (q *Quorum) refill(b *lease, refilling *atomic.Bool) {
 			if b.Err() != nil {
 				return
 			}
-			q.refillNode(b, i)
+			q.refillNode(ctx, b, i)
 		}
 	}
 }
@@ -183,15 +185,15 @@ func (q *Quorum) missing(b *lease) []int {
 	return all
 }
 
-func (q *Quorum) refillNode(b *lease, i int) {
+func (q *Quorum) refillNode(ctx context.Context, b *lease, i int) {
 	q.beginTask()
 	defer q.endTask()
 	v := q.newVote(b.l, i, b.round)
 	if v.err == nil {
-		v = q.askByScript(b.Context(), b.l, v, terms{&holdersTicket, q.timeout(b.l)})
+		v = q.askByScript(ctx, b.l, v, terms{&holdersTicket, q.timeout(b.l)})
 	}
 	if v.behind != "" {
-		_ = q.repair(b.Context(), b.l, marks{i: v.behind})
+		_ = q.repair(ctx, b.l, marks{i: v.behind})
 	}
 	if !v.a.IsGranted() {
 		q.giveBack(v)

@@ -46,7 +46,7 @@ var free = []Mutant{
 		by("quorum.TestAClientClosesWhileANodeHangs"), line("release-behind", "if false {")),
 	mutant("ghosts-released-at-once", "after an outage all tokens are released at once whose SET may still be carried out",
 		by("virtual.TestManySetsThatAreNotAnswered"),
-		part("ghosts-bounded", "c.serverOf(l).reclaimers.run(", "(&reclaimers{limiter: exec.Limiter{Tasks: &c.Tasks, Most: 1 << 20}, closing: c.Closing}).run(")),
+		part("ghosts-bounded", "c.serverOf(l).reclaim(", "(&server{c: c, reclaimers: exec.Limiter{Tasks: &c.Tasks, Most: 1 << 20}}).reclaim(")),
 	mutant("ghosts-in-step", "after an outage the tokens whose SET may still be carried out are released in the same moment",
 		by("virtual.TestManySetsThatAreNotAnswered"), part("ghosts-spread", "schedule.Jitter(pause, 20)", "schedule.Jitter(pause, 0)")),
 	mutant("relative-expiry", "a SET that comes late holds the lock for a TTL from then on",

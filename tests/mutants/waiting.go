@@ -9,7 +9,7 @@ var waiting = []Mutant{
 	mutant("acquire-not-idempotent", "a repeated acquire does not recognize its own lock",
 		by("scripts.TestScripts"), line("own-lock", "if false then")),
 	mutant("token-per-process", "all acquires of a process have one token",
-		by("virtual.TestALateReplyIsNoFailureOfSomebodyElse"), part("new-token", `t.made.Add(1)`, `uint64(1)`)),
+		by("virtual.TestALateReplyIsNoFailureOfSomebodyElse"), part("new-token", `t.random.Uint64(), t.random.Uint64()`, `uint64(1), uint64(1)`)),
 	mutant("no-tombstone", "a token that was given up still acquires if its request comes late",
 		by("scripts.TestScripts"), line("tombstone", "if true then return end")).
 		hunted(nil, []string{"late-copy", "delayed-requests"}, campaign.Leak, campaign.Wakeup),

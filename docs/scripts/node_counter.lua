@@ -106,6 +106,11 @@ local function mint(n)
   end
   return fence, n
 end
+local function renewed(pttl, n, issue)
+  local ok, fence, issued = false, 0, 0
+  if n > 0 then ok, fence, issued = pcall(issue, n) end
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(ok and fence or 0) .. ' ' .. (ok and issued or 0)
+end
 local caught_up = KEYS[4]
 local function standing(id)
   local known = redis.call('GET', caught_up)

@@ -79,34 +79,19 @@ func (d *Driver) isClosed(keys []string) bool {
 
 // Run sends a call. ctx ends calls, but not dialing, which the library's dialer bounds.
 func (d *Driver) Run(ctx context.Context, c driver.Call) (text string, err error) {
-	d.RunAll(ctx, []driver.Call{c}, func(_ int, t string, e error) { text, err = t, e })
-	return text, err
-}
-
-// RunAll sends the calls at once.
-func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, text string, err error)) {
-	c := &calls[0]
-	judge := func(i int, text string, err error) {
-		d.Failed(err)
-		tell(i, text, err)
-	}
 	switch {
 	case c.Renews && d.isClosed(c.Keys):
-		for i := range calls {
-			tell(i, "", errClientClosed)
-		}
-	case !c.Urgent && d.lib.Shared != nil && (len(calls) == 1 || !d.isCluster.Load()):
-		resp.RunAll(ctx, d.lib.Shared, calls, d.Run, judge)
-	case len(calls) > 1:
-		resp.RunAll(ctx, d.sender(d.nodeOf(c), use{urgent: c.Urgent}), calls, d.Run, judge)
+		return "", errClientClosed
+	case !c.Urgent && d.lib.Shared != nil:
+		text, err = resp.Run(ctx, d.lib.Shared, c, false)
 	default:
-		text := ""
-		err := d.follow(c, func(node string, asking bool) (err error) {
-			text, err = resp.Run(ctx, d.sender(node, use{urgent: c.Urgent}), *c, asking)
+		err = d.follow(&c, func(node string, asking bool) (err error) {
+			text, err = resp.Run(ctx, d.sender(node, use{urgent: c.Urgent}), c, asking)
 			return err
 		})
-		judge(0, text, err)
 	}
+	d.Failed(err)
+	return text, err
 }
 
 // nodeOf returns the node of a Cluster that has a call's keys, or "".

@@ -119,6 +119,14 @@ func (s *Server) answered(c *pipe.Call, before int64, err error) {
 	}
 }
 
+// Node returns the driver's name for the server of a Cluster that has the key, or "" if it is not known.
+func (s *Server) Node(key string) string {
+	if s.cluster != nil {
+		return s.cluster.Node(key)
+	}
+	return ""
+}
+
 func (s *Server) pipeFor(c *driver.Call) *pipe.Pipe {
 	if len(c.Keys) == 0 {
 		return s.Pipe("")

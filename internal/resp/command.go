@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -65,35 +64,6 @@ func Run(ctx context.Context, send Sender, c driver.Call, asking bool) (text str
 		}
 	}
 	return text, err
-}
-
-// RunAll sends calls together, as driver.Batcher says. Those that the server did not run, because it does not have the script or the keys,
-// are then run alone, with run. A script that is called alone is sent by its source if the server does not have it.
-func RunAll(
-	ctx context.Context, send Sender, calls []driver.Call,
-	run func(context.Context, driver.Call) (string, error), tell func(i int, text string, err error),
-) {
-	commands := make([]Command, len(calls))
-	for i, c := range calls {
-		commands[i] = First(c)
-	}
-	replies := send(ctx, commands...)
-	if len(calls) == 1 && Is(replies[0].Err, "NOSCRIPT") {
-		replies = send(ctx, Whole(calls[0]))
-	}
-	var alone sync.WaitGroup
-	for i, reply := range replies {
-		if len(calls) > 1 && Is(reply.Err, "NOSCRIPT", "MOVED", "ASK") {
-			alone.Go(func() {
-				text, err := run(ctx, calls[i])
-				tell(i, text, err)
-			})
-			continue
-		}
-		text, err := reply.Text()
-		tell(i, text, err)
-	}
-	alone.Wait()
 }
 
 // Durably runs a call and waits until the write is as durable as wanted, as driver.Durable says, on the one connection that send uses. If

@@ -226,15 +226,8 @@ func (s *Server) Connect(ctx context.Context, name string) error {
 
 // reach probes the server until it answers or RetryTimeout has passed.
 func (s *Server) reach(trying *contact, name string) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := s.WhileOpen()
 	defer cancel()
-	s.cfg.Tasks.Run(func() {
-		select {
-		case <-s.cfg.Closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
 	refuse := sync.OnceFunc(func() { close(trying.refused) })
 	server, _, err := Persist(ctx, s, OpReach, name, time.Time{}, func(work context.Context) (Found, error) {
 		return shielded(work, s, func(one context.Context) (Found, error) {
@@ -265,6 +258,19 @@ func (s *Server) reach(trying *contact, name string) {
 	trying.err = err
 	s.reaching = nil
 	close(trying.over)
+}
+
+// WhileOpen returns a context that ends when the client begins to close.
+func (s *Server) WhileOpen() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cfg.Tasks.Run(func() {
+		select {
+		case <-s.cfg.Closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
 }
 
 func (s *Server) isClosing() bool {

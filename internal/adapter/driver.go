@@ -94,20 +94,15 @@ func (d *Driver) Run(ctx context.Context, c driver.Call) (text string, err error
 	return text, err
 }
 
-// nodeOf returns the node of a Cluster that has a call's keys, or "".
-func (d *Driver) nodeOf(c *driver.Call) string {
-	if len(c.Keys) == 0 {
-		return ""
-	}
-	return d.Node(c.Keys[0])
-}
-
 // maxRedirections bounds how many servers of a Cluster may send a call on to another.
 const maxRedirections = 3
 
 // follow calls f with the node that has a call's keys, as far as known, and again with those to which the servers redirect the call.
 func (d *Driver) follow(c *driver.Call, f func(node string, asking bool) error) error {
-	node, asking := d.nodeOf(c), false
+	node, asking := "", false
+	if len(c.Keys) > 0 {
+		node = d.Node(c.Keys[0])
+	}
 	for range maxRedirections {
 		err := f(node, asking)
 		if !d.isCluster.Load() {

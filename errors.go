@@ -210,9 +210,11 @@ func translate(err error) (_ error, changed bool) {
 	case nil:
 		return nil, false
 	case *lock.HeldError:
-		return &HeldError{e.Name, holder(e.Holder)}, true
-	case *lock.NotOwnerError:
-		return &reworded{e.Error(), []error{ErrNotOwner, &HeldError{e.Name, holder(e.Holder)}}}, true
+		held := &HeldError{e.Name, holder(e.Holder)}
+		if e.Sought != "" {
+			return &reworded{e.Error(), []error{ErrNotOwner, held}}, true
+		}
+		return held, true
 	case *lock.LostError:
 		return &LostError{Name: e.Name, Reason: LossReason(e.Reason), By: e.By, Note: e.Note, Err: leave(e.Err)}, true
 	case *voting.Error:

@@ -22,8 +22,8 @@ import (
 // Driver runs scripts on one server or one Cluster, and keeps subscriptions open. Its methods may be called by many
 // goroutines at once.
 //
-// Drivers that can do more also implement Batcher, Durable, Cluster or Connector. A driver that passes calls on to
-// another one is a Wrapper.
+// Drivers that can do more also implement Durable, Cluster or Connector. A driver that passes calls on to another one
+// is a Wrapper.
 type Driver interface {
 	// Run sends one script or command and returns its reply as text: scripts reply with one string, and commands with a
 	// number. Run sends the script at most once for each reply. It may send it again after a NOSCRIPT or a redirection,
@@ -73,16 +73,6 @@ type Driver interface {
 	Close() error
 }
 
-// Batcher is implemented by drivers that can send several calls to one server together.
-type Batcher interface {
-	// RunAll is Run for several calls whose keys are on one server, as far as Cluster.Node knows. If some are elsewhere,
-	// it follows the redirections. The calls are sent together, so if the connection breaks, all of them are unanswered.
-	// They are independent: one that fails, or is sent again after a NOSCRIPT, must not delay or prevent others, and
-	// their order does not matter. RunAll calls tell once for each call, from any goroutine, with the results of Run, and
-	// then returns.
-	RunAll(ctx context.Context, calls []Call, tell func(i int, reply string, err error))
-}
-
 // Durable is implemented by drivers that can wait for replicas and disks. Other drivers cannot be used with holdfast.Durability.
 type Durable interface {
 	// RunDurably is Run, but then waits on the same connection, with WAIT or WAITAOF, until the write is as durable as
@@ -101,7 +91,7 @@ type Durable interface {
 type Cluster interface {
 	// Node returns the address or id of the server that has a key. It is the same for all of that server's keys. Node does
 	// not block and may be wrong. It returns "" if it does not know the server, or outside Cluster mode. The driver may
-	// then find out in the background. Calls to unknown servers are sent one by one.
+	// then find out in the background.
 	Node(key string) string
 }
 

@@ -18,31 +18,16 @@ type once struct{ *redis.Cmd }
 // NoRetry switches retries off (go-redis 9.19).
 func (once) NoRetry() bool { return true }
 
-// sending returns what sends commands to a server, several of them in a pipeline, or single ones to a Cluster.
+// sending returns what sends commands to a server or a Cluster, one after another.
 func sending(rdb interface {
 	Process(context.Context, redis.Cmder) error
-	Pipeline() redis.Pipeliner
 }) resp.Sender {
 	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
-		cmds, replies := make([]once, len(commands)), make([]resp.Reply, len(commands))
+		replies := make([]resp.Reply, len(commands))
 		for i, c := range commands {
-			cmds[i] = command(ctx, c)
-		}
-		var err error
-		if len(cmds) == 1 {
-			_ = rdb.Process(ctx, cmds[0])
-		} else {
-			pipe := rdb.Pipeline()
-			for _, cmd := range cmds {
-				_ = pipe.Process(ctx, cmd)
-			}
-			_, err = pipe.Exec(ctx)
-		}
-		for i, cmd := range cmds {
+			cmd := command(ctx, c)
+			_ = rdb.Process(ctx, cmd) // it sets the command's error
 			replies[i] = resp.Reply{Value: cmd.Val(), Err: convert(cmd.Err())}
-			if replies[i].Value == nil && cmd.Err() == nil {
-				replies[i].Err = convert(err) // go-redis 9.20 does not set it on each command if the server refuses a connection
-			}
 		}
 		return replies
 	}

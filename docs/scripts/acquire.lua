@@ -110,7 +110,7 @@ local longest_lead = 86400000000
 local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
-    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter ' .. counter .. ' is not a stream' or reply.err, 0)
   end
   return reply
 end
@@ -141,6 +141,11 @@ local function mint(n)
     raise_to(fence + n - 1)
   end
   return fence, n
+end
+local function renewed(pttl, n, issue)
+  local ok, fence, issued = false, 0, 0
+  if n > 0 then ok, fence, issued = pcall(issue, n) end
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(ok and fence or 0) .. ' ' .. (ok and issued or 0)
 end
 local function waiters(n)
   return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
@@ -242,6 +247,11 @@ end
 local function new_value(holder, fence, chain, info, marked)
   local value = lock_value('hf2:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
   return marked and value .. '+' or value
+end
+local function prolong(ttl)
+  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  redis.call('PEXPIRE', KEYS[1], pttl)
+  return pttl
 end
 local function queue_name()
   if string.match(KEYS[2], '^(.*):') == KEYS[1] then return '' end
@@ -415,11 +425,6 @@ end
 local function queued(member, channel, pttl, score, kind)
   local position, own = rank(member, score, channel)
   return 'queued ' .. at .. ' ' .. whole(pttl) .. ' ' .. whole(score) .. ' ' .. position .. ' ' .. own .. ' ' .. kind
-end
-local function prolong(ttl)
-  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
-  redis.call('PEXPIRE', KEYS[1], pttl)
-  return pttl
 end
 local member = not try and token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
 local function take()

@@ -193,7 +193,7 @@ local longest_lead = 86400000000
 local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
-    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter ' .. counter .. ' is not a stream' or reply.err, 0)
   end
   return reply
 end
@@ -224,6 +224,14 @@ local function mint(n)
     raise_to(fence + n - 1)
   end
   return fence, n
+end
+local function renewed(pttl, n, issue)
+  local ok, fence, issued = false, 0, 0
+  if n > 0 then ok, fence, issued = pcall(issue, n) end
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(ok and fence or 0) .. ' ' .. (ok and issued or 0)
+end
+local function lock_value(head, fence, granted, chain, info)
+  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local kind, limit, used, holds, next_expiry, fixed, common_fence, lock_owner
 local expiries = KEYS[4] or KEYS[2]
@@ -490,6 +498,25 @@ local function serve(self, ttl, block)
     end
   end
 end
+local function some_hold(waiters)
+  local hold_token = redis.call('HGET', KEYS[1], 'last')
+  local hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
+  if not hold then
+    hold_token = redis.call('ZRANGE', expiries, '-1', '-1')[1]
+    hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
+  end
+  if not hold then return '0 ' .. waiters .. ' hf2:-:0:0:0:' end
+  local expiry, _, fence, granted, info = parse_hold(hold)
+  return math.floor((expiry - now) / 1000) .. ' ' .. waiters .. ' ' .. lock_value('hf2:' .. hold_token .. ':', whole(fence), granted, '0', info)
+end
+local function is_superseded()
+  if kind == 'latch' then return tonumber(look_at('ZSCORE', expiries, token) or 0) > now end
+  return look_at('ZSCORE', expiries, 's:' .. token)
+end
+local function missing()
+  if is_superseded() then return 'superseded ' .. at end
+  return (used == 0 and 'absent ' or 'gone ') .. at
+end
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
 local function told(info, name, pattern)
   local _, last = string.find(info, name, 1, true)
@@ -547,12 +574,10 @@ local function serve_or_notify()
   local first = first_waiter()
   if not first then
     settle()
-  elseif not known or not limit then
-    stand_by(first, now)
-  elseif rest > 0 then
-    stand_by(first, now + rest * 1000)
-  else
+  elseif known and limit and rest == 0 then
     serve()
+  else
+    stand_by(first, now + (known and limit and rest or 0) * 1000)
   end
 end
 local number = tonumber(ARGV[3])

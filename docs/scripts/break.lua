@@ -76,43 +76,6 @@ local function free_lock()
   end
   pcall(redis.call, 'PUBLISH', channel, '0')
 end
-local counter = KEYS[3]
-local longest_lead = 86400000000
-local kept = cluster and '0' or '1'
-local function checked(reply)
-  if reply.err then
-    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
-  end
-  return reply
-end
-local function believed(fence)
-  if fence - now >= longest_lead then
-    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
-  end
-  return fence
-end
-local function raise_to(fence)
-  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
-end
-local function fence_of(id)
-  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
-  return ms * 1000 + seq, seq
-end
-local function mint(n)
-  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
-  local fence, seq = fence_of(id)
-  believed(fence)
-  if #seq > 3 then
-    raise_to(fence)
-  end
-  if fence - now > 1000000 then
-    n = 1
-  end
-  if n > 1 then
-    raise_to(fence + n - 1)
-  end
-  return fence, n
-end
 local function waiters(n)
   return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
 end
@@ -223,12 +186,59 @@ local function gap()
   local left = due and math.ceil((-due - now) / 1000) or 0
   return left > 0 and left <= gap_length and left or 0
 end
+local counter = KEYS[3]
+local longest_lead = 86400000000
+local kept = cluster and '0' or '1'
+local function checked(reply)
+  if reply.err then
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter ' .. counter .. ' is not a stream' or reply.err, 0)
+  end
+  return reply
+end
+local function believed(fence)
+  if fence - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+  end
+  return fence
+end
+local function raise_to(fence)
+  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+end
+local function fence_of(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return ms * 1000 + seq, seq
+end
+local function mint(n)
+  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(fence)
+  if #seq > 3 then
+    raise_to(fence)
+  end
+  if fence - now > 1000000 then
+    n = 1
+  end
+  if n > 1 then
+    raise_to(fence + n - 1)
+  end
+  return fence, n
+end
+local function renewed(pttl, n, issue)
+  local ok, fence, issued = false, 0, 0
+  if n > 0 then ok, fence, issued = pcall(issue, n) end
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(ok and fence or 0) .. ' ' .. (ok and issued or 0)
+end
 local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local function new_value(holder, fence, chain, info, marked)
   local value = lock_value('hf2:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
   return marked and value .. '+' or value
+end
+local function prolong(ttl)
+  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  redis.call('PEXPIRE', KEYS[1], pttl)
+  return pttl
 end
 local function serve(chain, self, ttl, block)
   while true do
@@ -396,10 +406,10 @@ local function prepare(fence, journal)
   end
   redis.call('ZREM', KEYS[2], '')
 end
-local function grave_until(pttl)
-  return now + math.max(pttl, 60000) * 1000
-end
-local function record_break(raised, fence, holder, journal)
+local function record_break(holder_token, fence, pttl, described, journal)
+  local raised = mint(1)
+  remember('x:' .. holder_token, now + math.max(pttl, 60000) * 1000)
+  local holder = whole(pttl) .. ' ' .. described
   local reply = whole(raised) .. '\n' .. holder
   remember('d:' .. token .. '\n' .. reply, not_after)
   if not cluster then
@@ -417,9 +427,7 @@ local function main()
   local holder_token, fence = string.match(value, '^hf2:([^:]*):(%d+):')
   if not is_meant(holder_token) then return refuse('changed', pttl .. ' 0 ' .. value) end
   prepare(fence, KEYS[4])
-  local raised = mint(1)
-  remember('x:' .. holder_token, grave_until(pttl))
-  reply = record_break(raised, fence, pttl .. ' 0 hf2:' .. broken_grant .. string.sub(value, #'hf2:' + #holder_token + 1), KEYS[4])
+  reply = record_break(holder_token, fence, pttl, '0 hf2:' .. broken_grant .. string.sub(value, #'hf2:' + #holder_token + 1), KEYS[4])
   if not pcall(give, value) and read_lock(look_at) == value then
     free_lock()
   end

@@ -80,21 +80,6 @@ end
 local function leave_tombstone(until_time)
   remember('x:' .. token, until_time)
 end
-local most_tickets = 1000
-local function ahead(ticket)
-  local n = 0
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. whole(-now), 'LIMIT', '0', most_tickets)) do
-    if string.sub(member, 1, 2) == 't:' and (ticket == '' or string.sub(member, 3) < ticket) then
-      n = n + 1
-    end
-  end
-  return n
-end
-local function keep(ticket, ms)
-  if ticket ~= '' and ticket ~= '0' then
-    pcall(remember, 't:' .. ticket, now + ms * 1000)
-  end
-end
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
 local function told(info, name, pattern)
   local _, last = string.find(info, name, 1, true)
@@ -152,7 +137,7 @@ local longest_lead = 86400000000
 local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
-    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter ' .. counter .. ' is not a stream' or reply.err, 0)
   end
   return reply
 end
@@ -183,6 +168,11 @@ local function mint(n)
     raise_to(fence + n - 1)
   end
   return fence, n
+end
+local function renewed(pttl, n, issue)
+  local ok, fence, issued = false, 0, 0
+  if n > 0 then ok, fence, issued = pcall(issue, n) end
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(ok and fence or 0) .. ' ' .. (ok and issued or 0)
 end
 local caught_up = KEYS[4]
 local function standing(id)
@@ -216,6 +206,20 @@ local function raise_counter(n)
 end
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local ticket, ticket_time = ARGV[6], tonumber(ARGV[7])
+local function ahead()
+  local n = 0
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. whole(-now), 'LIMIT', '0', '1000')) do
+    if string.sub(member, 1, 2) == 't:' and (ticket == '' or string.sub(member, 3) < ticket) then
+      n = n + 1
+    end
+  end
+  return n
+end
+local function keep()
+  if ticket ~= '' and ticket ~= '0' then
+    pcall(remember, 't:' .. ticket, now + ticket_time * 1000)
+  end
+end
 local function granted(pttl, fence)
   return 'granted ' .. at .. ' ' .. pttl .. ' ' .. whole(fence)
 end
@@ -226,8 +230,8 @@ local function main()
   if is_mine(value) then return granted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1))) end
   if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then return 'gone ' .. at end
   if now >= not_after then return 'late ' .. at end
-  local before = ahead(ticket)
-  keep(ticket, ticket_time)
+  local before = ahead()
+  keep()
   if value then return 'held ' .. at .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. before .. ' ' .. value end
   if before > 0 then return 'wanted ' .. at .. ' ' .. before end
   local fence = (read_counter() or now) + 1

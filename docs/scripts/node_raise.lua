@@ -74,7 +74,7 @@ local longest_lead = 86400000000
 local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
-    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter ' .. counter .. ' is not a stream' or reply.err, 0)
   end
   return reply
 end
@@ -105,6 +105,11 @@ local function mint(n)
     raise_to(fence + n - 1)
   end
   return fence, n
+end
+local function renewed(pttl, n, issue)
+  local ok, fence, issued = false, 0, 0
+  if n > 0 then ok, fence, issued = pcall(issue, n) end
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(ok and fence or 0) .. ' ' .. (ok and issued or 0)
 end
 local caught_up = KEYS[4]
 local function standing(id)

@@ -81,7 +81,7 @@ local longest_lead = 86400000000
 local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
-    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter ' .. counter .. ' is not a stream' or reply.err, 0)
   end
   return reply
 end
@@ -113,6 +113,11 @@ local function mint(n)
   end
   return fence, n
 end
+local function renewed(pttl, n, issue)
+  local ok, fence, issued = false, 0, 0
+  if n > 0 then ok, fence, issued = pcall(issue, n) end
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(ok and fence or 0) .. ' ' .. (ok and issued or 0)
+end
 local function waiters(n)
   return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
 end
@@ -128,17 +133,17 @@ local function settle()
     redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
   end
 end
-local function prolong(ttl)
-  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
-  redis.call('PEXPIRE', KEYS[1], pttl)
-  return pttl
-end
 local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local function new_value(holder, fence, chain, info, marked)
   local value = lock_value('hf2:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
   return marked and value .. '+' or value
+end
+local function prolong(ttl)
+  local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
+  redis.call('PEXPIRE', KEYS[1], pttl)
+  return pttl
 end
 local function queue_name()
   if string.match(KEYS[2], '^(.*):') == KEYS[1] then return '' end
@@ -173,15 +178,12 @@ local function another_had_it()
   local id = last_id()
   return id and fence_of(id) >= later - later % 1000
 end
-local function renewed(pttl)
-  return 'renewed ' .. at .. ' ' .. pttl .. ' 0 0'
-end
 local function main()
   if now >= not_after then return refuse('late') end
   local value = read_lock()
   local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
   if value and (string.sub(value, 1, #granted) == granted or string.sub(value, 1, #fresh) == fresh) then
-    return renewed(prolong(ttl))
+    return renewed(prolong(ttl), 0)
   end
   if value or another_had_it() or redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
     return refuse(value and 'gone' or 'absent')
@@ -190,6 +192,6 @@ local function main()
     raise_to(reserved)
   end
   write_lock(token, new_value(token, fence, new_chain(), info, first_waiter()), ttl)
-  return renewed(ttl)
+  return renewed(ttl, 0)
 end
 return answer(main)

@@ -81,7 +81,7 @@ local longest_lead = 86400000000
 local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
-    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter ' .. counter .. ' is not a stream' or reply.err, 0)
   end
   return reply
 end
@@ -113,6 +113,11 @@ local function mint(n)
   end
   return fence, n
 end
+local function renewed(pttl, n, issue)
+  local ok, fence, issued = false, 0, 0
+  if n > 0 then ok, fence, issued = pcall(issue, n) end
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(ok and fence or 0) .. ' ' .. (ok and issued or 0)
+end
 local function waiters(n)
   return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
 end
@@ -127,6 +132,13 @@ local function settle()
   if last and not first_waiter() then
     redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
   end
+end
+local function lock_value(head, fence, granted, chain, info)
+  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
+end
+local function new_value(holder, fence, chain, info, marked)
+  local value = lock_value('hf2:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
+  return marked and value .. '+' or value
 end
 local function prolong(ttl)
   local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
@@ -186,7 +198,7 @@ local function quarantined(rest)
   return 'quarantined ' .. at .. ' ' .. rest
 end
 local ttl, block, node = tonumber(ARGV[3]), tonumber(ARGV[4]), string.find(flags, 'n', 1, true)
-local function reserve()
+local function reserve(block)
   if ARGV[6] then
     local alone = true
     for _, member in ipairs(look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2') or {}) do
@@ -210,12 +222,6 @@ local function main()
   elseif string.sub(value, 1, #granted) ~= granted then
     return refuse('gone')
   end
-  local pttl = prolong(ttl)
-  local fence, n = 0, 0
-  if block > 0 then
-    local ok, f, reserved = pcall(reserve)
-    if ok then fence, n = f, reserved end
-  end
-  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+  return renewed(prolong(ttl), block, reserve)
 end
 return answer(main)

@@ -48,7 +48,7 @@ local longest_lead = 86400000000
 local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
-    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter ' .. counter .. ' is not a stream' or reply.err, 0)
   end
   return reply
 end
@@ -79,6 +79,11 @@ local function mint(n)
     raise_to(fence + n - 1)
   end
   return fence, n
+end
+local function renewed(pttl, n, issue)
+  local ok, fence, issued = false, 0, 0
+  if n > 0 then ok, fence, issued = pcall(issue, n) end
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(ok and fence or 0) .. ' ' .. (ok and issued or 0)
 end
 local function waiters(n)
   return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
@@ -224,6 +229,9 @@ local function depart(kind, n, how, info)
     redis.call('HSET', KEYS[1], 'phase', whole(phase + 1), 'arrived', '0', 'broken', how .. ' ' .. info)
     tell(kind)
   end
+end
+local function lock_value(head, fence, granted, chain, info)
+  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local kind, limit, used, holds, next_expiry, fixed, common_fence, lock_owner
 local expiries = KEYS[4] or KEYS[2]
@@ -490,6 +498,17 @@ local function serve(self, ttl, block)
     end
   end
 end
+local function some_hold(waiters)
+  local hold_token = redis.call('HGET', KEYS[1], 'last')
+  local hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
+  if not hold then
+    hold_token = redis.call('ZRANGE', expiries, '-1', '-1')[1]
+    hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
+  end
+  if not hold then return '0 ' .. waiters .. ' hf2:-:0:0:0:' end
+  local expiry, _, fence, granted, info = parse_hold(hold)
+  return math.floor((expiry - now) / 1000) .. ' ' .. waiters .. ' ' .. lock_value('hf2:' .. hold_token .. ':', whole(fence), granted, '0', info)
+end
 local function is_superseded()
   if kind == 'latch' then return tonumber(look_at('ZSCORE', expiries, token) or 0) > now end
   return look_at('ZSCORE', expiries, 's:' .. token)
@@ -561,12 +580,6 @@ local function main()
     on_master()
     return missing()
   end
-  local pttl = prolong_hold(hold, ttl)
-  local fence, n = 0, 0
-  if block > 0 then
-    local ok, f, reserved = pcall(mint, block)
-    if ok then fence, n = f, reserved end
-  end
-  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+  return renewed(prolong_hold(hold, ttl), block, mint)
 end
 return answer(main)

@@ -118,16 +118,12 @@ local function waiting(key)
   return redis.call('ZCOUNT', key, '0', '+inf')
 end
 local function choose(kind)
-  local kinds = {}
-  for word in string.gmatch(wanted, '%S+') do
-    kinds[#kinds + 1] = word
-  end
+  local known, i, kinds = kind ~= 'nothing' and kind ~= 'foreign', 1, wanted
   wanted = ''
-  local known = kind ~= 'nothing' and kind ~= 'foreign'
-  for i, of in ipairs(kinds) do
-    if of == kind or not known and waiting(KEYS[i + 1]) > 0 then
-      wanted, queue = of, KEYS[i + 1]
-      break
+  for of in string.gmatch(kinds, '%S+') do
+    i = i + 1
+    if wanted == '' and (of == kind or not known and waiting(KEYS[i]) > 0) then
+      wanted, queue = of, KEYS[i]
     end
   end
   return kind == 'nothing' and wanted ~= '' and wanted or kind

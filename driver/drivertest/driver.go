@@ -6,7 +6,6 @@ import "github.com/holdfast-go/holdfast/driver"
 // it wraps.
 type Driver interface {
 	driver.Driver
-	driver.Batcher
 	driver.Durable
 	driver.Cluster
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,8 +20,7 @@ type Peer interface {
 	Do(args ...string) (string, error)
 }
 
-// Run tests that a driver does what driver.Driver says, and driver.Batcher, driver.Durable and driver.Connector if it
-// implements them. open returns a new driver for a server that nothing else uses. An adapter should call Run for every
+// Run tests that a driver does what driver.Driver says, and driver.Durable and driver.Connector if it implements them. open returns a new driver for a server that nothing else uses. An adapter should call Run for every
 // kind of server and client that it supports. Run does not test that a script is sent only once if its reply is lost,
 // which takes a network that loses replies.
 func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
@@ -77,13 +75,6 @@ func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 		if _, err := d.Run(ended, driver.Call{Script: driver.NewScript("test", "return 'x'"), Keys: []string{"k"}, Urgent: true}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Run with a context that has ended returns %v", err)
 		}
-	})
-	t.Run("RunAll", func(t *testing.T) {
-		b, ok := driver.As[driver.Batcher](d)
-		if !ok {
-			t.Skip("the driver is not a Batcher")
-		}
-		testRunAll(t, ctx, b)
 	})
 	t.Run("Run of a command", func(t *testing.T) {
 		testCommand(t, ctx, d, peer)
@@ -173,72 +164,6 @@ func testConnect(t *testing.T, ctx context.Context, d driver.Connector) {
 		_ = conn.Close()
 		t.Error("Connect with a context that has ended returns a connection")
 	}
-}
-
-// testRunAll runs several scripts, of which some are not loaded and some fail.
-func testRunAll(t *testing.T, ctx context.Context, d driver.Batcher) {
-	sum := driver.NewScript("test", "return 'sum ' .. redis.call('INCRBY', KEYS[1], ARGV[1])")
-	wrong := driver.NewScript("test", "return redis.error_reply('WRONGTYPE by hand')")
-	for round, urgent := range []bool{false, true} {
-		var calls []driver.Call
-		for i := range 20 {
-			calls = append(calls, driver.Call{Script: sum, Keys: []string{fmt.Sprint("{k}", i)}, Args: []string{strconv.Itoa(i + 1)}, Urgent: urgent})
-		}
-		calls[7] = driver.Call{Script: wrong, Keys: []string{"{k}"}}
-		calls[11].Script = driver.NewScript("test", sum.Source+fmt.Sprintf(" .. ' %d'", round)) // never loaded before
-		calls[15] = driver.Call{Script: driver.Script{Name: "delifeq", Command: "delifeq"}, Keys: []string{"{k}none"}, Args: []string{"a"}}
-		ended, cancel := context.WithCancel(ctx)
-		cancel()
-		for i, got := range runAll(t, ended, d, calls) {
-			if got.err == nil {
-				t.Errorf("call %d returns %q although its context has ended", i, got.reply)
-			}
-		}
-		for i, got := range runAll(t, ctx, d, calls) {
-			want := fmt.Sprintf("sum %d", (round+1)*(i+1))
-			if i == 11 {
-				want += fmt.Sprintf(" %d", round)
-			}
-			var reply driver.ReplyError
-			switch {
-			case i == 7 && (!errors.As(got.err, &reply) || !strings.HasPrefix(string(reply), "WRONGTYPE")):
-				t.Errorf("a script that fails returns %#v", got.err)
-			case i == 15:
-				if got.reply != "0" && (!errors.As(got.err, &reply) || !strings.HasPrefix(string(reply), "ERR unknown command")) {
-					t.Errorf("DELIFEQ returns %q, %v", got.reply, got.err)
-				}
-			case i != 7 && (got.reply != want || got.err != nil):
-				t.Errorf("call %d returns %q, %v; want %q", i, got.reply, got.err, want)
-			}
-		}
-	}
-}
-
-// result is the result of a call.
-type result struct {
-	reply string
-	err   error
-}
-
-// runAll calls RunAll and returns the result of each call. It fails the test if a call is not told of exactly once.
-func runAll(t *testing.T, ctx context.Context, d driver.Batcher, calls []driver.Call) []result {
-	t.Helper()
-	var mu sync.Mutex
-	results, times := make([]result, len(calls)), make([]int, len(calls))
-	d.RunAll(ctx, calls, func(i int, reply string, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		results[i] = result{reply, err}
-		times[i]++
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	for i, n := range times {
-		if n != 1 {
-			t.Errorf("tell was called %d times for call %d, want 1", n, i)
-		}
-	}
-	return results
 }
 
 // testCommand tests a command of the server's own, DELIFEQ, which deletes a key that has a certain value. A server that

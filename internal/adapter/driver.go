@@ -79,42 +79,19 @@ func (d *Driver) isClosed(keys []string) bool {
 
 // Run sends a call. ctx ends calls, but not dialing, which the library's dialer bounds.
 func (d *Driver) Run(ctx context.Context, c driver.Call) (text string, err error) {
-	d.RunAll(ctx, []driver.Call{c}, func(_ int, t string, e error) { text, err = t, e })
-	return text, err
-}
-
-// RunAll sends the calls at once.
-func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, text string, err error)) {
-	c := &calls[0]
-	judge := func(i int, text string, err error) {
-		d.Failed(err)
-		tell(i, text, err)
-	}
 	switch {
 	case c.Renews && d.isClosed(c.Keys):
-		for i := range calls {
-			tell(i, "", errClientClosed)
-		}
-	case !c.Urgent && d.lib.Shared != nil && (len(calls) == 1 || !d.isCluster.Load()):
-		resp.RunAll(ctx, d.lib.Shared, calls, d.Run, judge)
-	case len(calls) > 1:
-		resp.RunAll(ctx, d.sender(d.nodeOf(c), use{urgent: c.Urgent}), calls, d.Run, judge)
+		return "", errClientClosed
+	case !c.Urgent && d.lib.Shared != nil:
+		text, err = resp.Run(ctx, d.lib.Shared, c, false)
 	default:
-		text := ""
-		err := d.follow(c, func(node string, asking bool) (err error) {
-			text, err = resp.Run(ctx, d.sender(node, use{urgent: c.Urgent}), *c, asking)
+		err = d.follow(&c, func(node string, asking bool) (err error) {
+			text, err = resp.Run(ctx, d.sender(node, use{urgent: c.Urgent}), c, asking)
 			return err
 		})
-		judge(0, text, err)
 	}
-}
-
-// nodeOf returns the node of a Cluster that has a call's keys, or "".
-func (d *Driver) nodeOf(c *driver.Call) string {
-	if len(c.Keys) == 0 {
-		return ""
-	}
-	return d.Node(c.Keys[0])
+	d.Failed(err)
+	return text, err
 }
 
 // maxRedirections bounds how many servers of a Cluster may send a call on to another.
@@ -122,7 +99,10 @@ const maxRedirections = 3
 
 // follow calls f with the node that has a call's keys, as far as known, and again with those to which the servers redirect the call.
 func (d *Driver) follow(c *driver.Call, f func(node string, asking bool) error) error {
-	node, asking := d.nodeOf(c), false
+	node, asking := "", false
+	if len(c.Keys) > 0 {
+		node = d.Node(c.Keys[0])
+	}
 	for range maxRedirections {
 		err := f(node, asking)
 		if !d.isCluster.Load() {

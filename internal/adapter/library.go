@@ -31,8 +31,7 @@ type Library struct {
 	FindsCluster bool
 	Slots        func(ctx context.Context) ([]Slots, error)
 
-	// Shared sends commands with the program's own client, to a Cluster one at a time. It is nil if the program has none that the driver may
-	// use.
+	// Shared sends commands with the program's own client. It is nil if the program has none that the driver may use.
 	Shared resp.Sender
 	// ByShared says that the program's client has to send all calls that are not urgent.
 	ByShared bool

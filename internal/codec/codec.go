@@ -135,9 +135,10 @@ type Reply struct {
 	Head
 	Grant
 	Refusal
-	Count  int64   // what it counts depends on the word
-	Holder *Holder // a pointer, as are those below, since most replies have none
-	Place  *Place  // of a waiter
+	Fences []uint64 // of several locks
+	Count  int64    // what it counts depends on the word
+	Holder *Holder  // a pointer, as are those below, since most replies have none
+	Place  *Place   // of a waiter
 	Run    *Run
 	Text   string // Holder as the journal records it
 }
@@ -193,6 +194,7 @@ const (
 	ttl       field = iota // Grant.TTL
 	fence                  // Grant.Fence
 	block                  // Grant.Block
+	fences                 // Fences
 	reserved               // Grant.Fence and Grant.Block, which are 0 if no fences were reserved
 	rest                   // Refusal.Quarantine
 	stands                 // Refusal.Stands
@@ -264,6 +266,10 @@ func (r *reader) read(to *Reply, fields ...field) {
 			to.Fence = r.fence(1)
 		case block:
 			to.Block = r.number(1)
+		case fences:
+			for r.rest != "" && !r.bad {
+				to.Fences = append(to.Fences, r.fence(1))
+			}
 		case reserved:
 			to.Fence, to.Block = r.fence(0), r.number(0)
 			r.bad = r.bad || to.Block > 0 && to.Fence == 0

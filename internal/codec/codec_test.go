@@ -184,11 +184,11 @@ var samples = []sample{
 	of("several", &MultiAcquire{Flags: Cluster, Locks: []TokenOf{{mutexKeys, "A"}, {Keys{Lock: "k2", Queue: "q2", Fence: "f2"}, "B"}}, TTL: time.Minute, NotAfter: 16, Info: info}).
 		sends(script.MultiAcquire(), "k q f k2 q2 f2", "c", "A", "60000", "16", info, "B").
 		reads(map[string]any{
-			"granted " + now + " 60000 7 8":   MultiReply{Reply: Reply{Head: head(Granted), Grant: Grant{TTL: time.Minute}}, Fences: []uint64{7, 8}},
-			"held " + now + " 2 5 1 " + value: MultiReply{Reply: Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond, Waiters: 1, Ours: true, Value: held}}, Index: 1},
-			"queued " + now:                   MultiReply{Reply: Reply{Head: head(Queued)}},
-			"late " + now:                     MultiReply{Reply: Reply{Head: head(Late)}},
-			"quarantined " + now + " 5":       MultiReply{Reply: Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}}},
+			"granted " + now + " 60000 7 8":   Reply{Head: head(Granted), Grant: Grant{TTL: time.Minute}, Fences: []uint64{7, 8}},
+			"held " + now + " 2 5 1 " + value: Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond, Waiters: 1, Ours: true, Value: held}, Count: 2},
+			"queued " + now:                   Reply{Head: head(Queued)},
+			"late " + now:                     Reply{Head: head(Late)},
+			"quarantined " + now + " 5":       Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 		}).refuses("granted "+now+" 60000 7", "granted "+now+" 60000 7 8 9", "granted "+now+" 60000 7 0", "held "+now+" 0 5 1 x", "held "+now+" 3 5 1 x"),
 	of("several in Strict mode", &MultiAcquire{Locks: []TokenOf{{strictKeys, "A"}, {strictKeys, "B"}}, Mark: "m", TTL: time.Minute, Info: info}).
 		sends(script.MultiAcquire(), "k q f k q f m", "", "A", "60000", "0", info, "B"),

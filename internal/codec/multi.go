@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // MultiAcquire asks for several mutexes, all or none: multi_acquire.lua.
@@ -38,35 +39,14 @@ func (q *MultiAcquire) Call() driver.Call {
 	return c
 }
 
-// MultiReply is the reply to a request for several locks. Its word says which fields are set:
-//
-//	Granted       TTL of the lock that expires first, and a fence for each
-//	Held          Holder of the lock with that index
-//	Queued, Late  none; after Queued, ask for each lock by itself
-//	Quarantined   Refusal
-type MultiReply struct {
-	Reply
-	Fences []uint64
-	Index  int
-}
+// The replies have a fence for each lock, and the TTL of the lock that expires first; or the holder of the lock with the number Count, from 1.
+// After Queued, ask for each lock by itself.
+var several = forms{{Granted, []field{ttl, fences}}, {Held, []field{some, holder}}, {Queued, nil}, {Late, nil}, {Quarantined, []field{rest}}}
 
-func (q *MultiAcquire) Parse(text string) (MultiReply, error) {
-	r := begin(text)
-	reply := MultiReply{Reply: Reply{Head: r.Head}}
-	switch r.Word {
-	case Granted:
-		reply.TTL, reply.Fences = r.ttl(), make([]uint64, len(q.Locks))
-		for i := range reply.Fences {
-			reply.Fences[i] = r.fence(1)
-		}
-	case Held:
-		reply.Index = r.count(1) - 1
-		r.bad = r.bad || reply.Index >= len(q.Locks)
-		r.read(&reply.Reply, holder)
-	case Quarantined:
-		r.read(&reply.Reply, rest)
-	default:
-		r.bad = r.Word != Queued && r.Word != Late
+func (q *MultiAcquire) Parse(text string) (Reply, error) {
+	reply, err := several.parse(text)
+	if n := len(q.Locks); reply.Word == Granted && len(reply.Fences) != n || reply.Word == Held && int(reply.Count) > n {
+		return Reply{}, wire.ErrMalformed
 	}
-	return finish(&r, reply)
+	return reply, err
 }

@@ -144,12 +144,10 @@ func (q *Release) Parse(text string) (Reply, error) {
 	return released.parse(text)
 }
 
-// ReleaseByKey gives up a mutex that nobody waits for: release_by_key.lua.
+// ReleaseByKey gives up a mutex that nobody waits for: release_by_key.lua. After Kept, the release script has to decide.
 func ReleaseByKey(l Lock, token string) Request[Reply] {
-	return simple{urgent(l.byKey(script.ReleaseByKey(), token)), releasedByKey}
+	return simple{urgent(l.byKey(script.ReleaseByKey(), token)), forms{{Released, nil}, {Kept, nil}}}
 }
-
-var releasedByKey = forms{{Released, nil}, {Kept, nil}} // kept: the release script has to decide
 
 // Renew makes a lease of a mutex, or of a share of a lock, last for at least its TTL: renew.lua or share_renew.lua.
 type Renew struct {

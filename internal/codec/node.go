@@ -43,28 +43,27 @@ var voted = forms{
 
 func (q *NodeAcquire) Parse(text string) (Reply, error) { return voted.parse(text) }
 
-// NodeFence tells a node the fence of a grant: node_fence.lua.
+// NodeFence tells a node the fence of a grant: node_fence.lua. Gone says that the node does not have the lock.
 func NodeFence(l Lock, token string, fence uint64) Request[Reply] {
-	return simple{l.onNode(script.NodeFence(), token, unsigned(fence)), fenced}
+	return simple{
+		l.onNode(script.NodeFence(), token, unsigned(fence)),
+		forms{{Fenced, []field{ttl}}, {Gone, nil}, {Quarantined, []field{rest}}, {Behind, []field{stands}}},
+	}
 }
 
-var fenced = forms{
-	{Fenced, []field{ttl}},
-	{Gone, nil}, // the node does not have the lock
-	{Quarantined, []field{rest}}, {Behind, []field{stands}},
+// NodeCounter asks a node for its fence counter, which is 0 if the node has none: node_counter.lua.
+func NodeCounter(l Lock) Request[Reply] {
+	return simple{
+		l.onNode(script.NodeCounter(), ""),
+		forms{{CounterIs, []field{counter}}, {Behind, []field{counter, stands}}, {Quarantined, []field{rest}}},
+	}
 }
 
-// NodeCounter asks a node for its fence counter: node_counter.lua.
-func NodeCounter(l Lock) Request[Reply] { return simple{l.onNode(script.NodeCounter(), ""), counted} }
-
-// The counter is 0 if the node has none.
-var counted = forms{{CounterIs, []field{counter}}, {Behind, []field{counter, stands}}, {Quarantined, []field{rest}}}
-
-// NodeRaise raises the fence counter of a node that is behind: node_raise.lua. stands is from the node's Refusal, before the other nodes'
-// counters were read.
-func NodeRaise(l Lock, counter int64, stands string) Request[Reply] {
-	return simple{l.onNode(script.NodeRaise(), "", decimal(counter), stands), raised}
+// NodeRaise raises the fence counter of a node that is behind: node_raise.lua. found is Stands of the node's Refusal, before the other nodes'
+// counters were read. The reply's count is the node's counter.
+func NodeRaise(l Lock, n int64, found string) Request[Reply] {
+	return simple{
+		l.onNode(script.NodeRaise(), "", decimal(n), found),
+		forms{{Raised, []field{counter}}, {Quarantined, []field{rest}}, {Behind, []field{stands}}},
+	}
 }
-
-// The count is the node's counter.
-var raised = forms{{Raised, []field{counter}}, {Quarantined, []field{rest}}, {Behind, []field{stands}}}

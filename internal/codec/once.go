@@ -39,13 +39,14 @@ func (r *reader) lastRun() *Run {
 	return run
 }
 
-// LookAtJob asks for the latest completed run of a job, and whether it counts in a window, which is endless if it is 0: once_look.lua.
+// LookAtJob asks for the latest completed run of a job, and whether it counts in a window, which is endless if it is 0: once_look.lua. If no
+// run was completed, the count is that of runs begun.
 func LookAtJob(j Job, window time.Duration) Request[Reply] {
-	return simple{j.call(script.OnceLook(), "", milliseconds(window)), lookedAtJob}
+	return simple{
+		j.call(script.OnceLook(), "", milliseconds(window)),
+		forms{{Done, []field{lastRun}}, {NeverDone, []field{count}}},
+	}
 }
-
-// If no run was completed, the count is that of runs begun.
-var lookedAtJob = forms{{Done, []field{lastRun}}, {NeverDone, []field{count}}}
 
 // BeginRun asks whether the holder of a job's lock should run the job: once_begin.lua.
 type BeginRun struct {

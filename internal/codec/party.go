@@ -20,13 +20,13 @@ const (
 )
 
 // CountDown counts down for a party of a latch that has not joined: latch_count.lua. id is the same in all copies of the
-// request. notAfter is server time in µs.
+// request. notAfter is server time in µs. The reply's count is that of parties that are left.
 func CountDown(l Lock, id string, parties int, notAfter int64) Request[Reply] {
-	return simple{l.onLock(script.LatchCount(), id, strconv.Itoa(parties), decimal(notAfter)), countedDown}
+	return simple{
+		l.onLock(script.LatchCount(), id, strconv.Itoa(parties), decimal(notAfter)),
+		forms{{Counted, []field{count}}, {Taken, []field{count}}, {Late, nil}},
+	}
 }
-
-// The count is that of parties that are left.
-var countedDown = forms{{Counted, []field{count}}, {Taken, []field{count}}, {Late, nil}}
 
 // LookAtLatch asks for a latch's count: latch_look.lua.
 type LookAtLatch struct {
@@ -69,10 +69,8 @@ func (q *LookAtLatch) Parse(text string) (LatchReply, error) {
 
 // ResetLatch begins a latch's count again, or deletes the latch if parties is 0: latch_reset.lua. id and notAfter are as in CountDown.
 func ResetLatch(l Lock, id string, parties int, notAfter int64) Request[Reply] {
-	return simple{l.onLock(script.LatchReset(), id, strconv.Itoa(parties), decimal(notAfter)), reset}
+	return simple{l.onLock(script.LatchReset(), id, strconv.Itoa(parties), decimal(notAfter)), forms{{Reset, nil}, {Late, nil}}}
 }
-
-var reset = forms{{Reset, nil}, {Late, nil}}
 
 // Await makes a party arrive at a barrier, or asks whether it may go on: barrier_await.lua.
 type Await struct {
@@ -125,7 +123,5 @@ func (q *Await) Parse(text string) (AwaitReply, error) {
 
 // Withdraw takes back a party's await, by its number: barrier_withdraw.lua.
 func Withdraw(l Lock, token string, number uint64) Request[Reply] {
-	return simple{urgent(l.onLock(script.BarrierWithdraw(), token, unsigned(number))), withdrawn}
+	return simple{urgent(l.onLock(script.BarrierWithdraw(), token, unsigned(number))), forms{{Withdrawn, nil}, {Stale, nil}, {Gone, nil}}}
 }
-
-var withdrawn = forms{{Withdrawn, nil}, {Stale, nil}, {Gone, nil}}

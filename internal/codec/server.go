@@ -20,17 +20,12 @@ const (
 
 // Init admits a server to Strict mode, or asks whether it was admitted: init.lua. The flags include Strict.
 func Init(f Flags, mark string, mode InitMode) Request[Reply] {
-	replies := admitted
+	replies := forms{{Ready, nil}, {Quarantined, []field{rest}}}
 	if mode == LookAtMark {
-		replies = lookedAtMark
+		replies = forms{{Known, nil}, {Unmarked, nil}}
 	}
 	return simple{onKeys(script.Init(), append(room(1), mark), Flags(mode)+f, ""), replies}
 }
-
-var (
-	admitted     = forms{{Ready, nil}, {Quarantined, []field{rest}}}
-	lookedAtMark = forms{{Known, nil}, {Unmarked, nil}}
-)
 
 // Survey asks a server for the settings that decide whether locks are safe: survey.lua.
 type Survey struct {
@@ -215,10 +210,8 @@ type Entry struct {
 func Note(f Flags, j Journal, e *Entry) Request[Reply] {
 	return simple{urgent(call(script.Note(), []string{
 		j.Key, string(f), e.ID, j.Channel, e.What, e.Grant, unsigned(e.Fence), unsigned(e.Raised), e.Kind, e.Key, e.Note, e.Holder,
-	}, 1)), noted}
+	}, 1)), forms{{Noted, nil}}}
 }
-
-var noted = forms{{Noted, nil}}
 
 // Notes asks for entries of the journal, latest first: notes.lua.
 type Notes struct {
@@ -272,10 +265,7 @@ func parseEntry(at, head, note, holder string) (Entry, bool) {
 	return e, !r.bad && wire.IsGrant(e.Grant) && e.Key != ""
 }
 
-// Announce makes watchers of a lock look who holds it: announce.lua.
+// Announce makes watchers of a lock look who holds it: announce.lua. The count is that of connections that were told.
 func Announce(l Lock, channel string) Request[Reply] {
-	return simple{urgent(l.byKey(script.Announce(), "", channel)), announced}
+	return simple{urgent(l.byKey(script.Announce(), "", channel)), forms{{Told, []field{count}}}}
 }
-
-// The count is that of connections that were told.
-var announced = forms{{Told, []field{count}}}

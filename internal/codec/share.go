@@ -31,35 +31,26 @@ func (s *Share) wanted() string {
 	return strconv.Itoa(s.Weight)
 }
 
-// Weigh changes the weight of a hold: share_weigh.lua. fence is that of the grant; leaseFence is later if the grant was passed on within
-// the process.
-func Weigh(l Lock, token string, weight int, fence, leaseFence uint64) Request[Reply] {
-	return simple{urgent(l.onLock(script.ShareWeigh(), token, strconv.Itoa(weight), unsigned(fence), unsigned(leaseFence))), weighed}
+// Weigh changes the weight of a hold: share_weigh.lua. granted is the fence of the grant; leased is later if the grant was passed on within the
+// process. Held says that nothing has changed.
+func Weigh(l Lock, token string, weight int, granted, leased uint64) Request[Reply] {
+	return simple{
+		urgent(l.onLock(script.ShareWeigh(), token, strconv.Itoa(weight), unsigned(granted), unsigned(leased))),
+		forms{{Weighed, []field{ttl, fence}}, {Held, nil}, {Quarantined, []field{rest}}, {Gone, nil}, {Absent, nil}},
+	}
 }
 
-var weighed = forms{
-	{Weighed, []field{ttl, fence}},
-	{Held, nil}, // nothing has changed
-	{Quarantined, []field{rest}},
-	{Gone, nil}, {Absent, nil},
-}
-
-// Resize sets how many permits a semaphore has: share_resize.lua. A limit of 0 leaves the number to the semaphore's users again.
+// Resize sets how many permits a semaphore has: share_resize.lua. A limit of 0 leaves the number to the semaphore's users again. The reply
+// says how many permits there are, and how many are in use.
 func Resize(l Lock, kind string, limit int) Request[Reply] {
-	return simple{l.onLock(script.ShareResize(), "", kind, strconv.Itoa(limit)), resized}
+	return simple{l.onLock(script.ShareResize(), "", kind, strconv.Itoa(limit)), forms{{Resized, []field{count, count}}}}
 }
 
-// The reply says how many permits there are, and how many are in use.
-var resized = forms{{Resized, []field{count, count}}}
-
-// Disown ends one hold of an owned lock: share_disown.lua. id is the same in all copies of the request. notAfter is server time in
-// µs.
+// Disown ends one hold of an owned lock: share_disown.lua. id is the same in all copies of the request. notAfter is server time in µs. The
+// reply says how many holds the owner still has, or which other owner holds the lock.
 func Disown(l Lock, id, owner string, notAfter int64) Request[Reply] {
-	return simple{urgent(l.onLock(script.ShareDisown(), id, owner, decimal(notAfter))), disowned}
-}
-
-var disowned = forms{
-	{Released, []field{count}}, // how many holds the owner still has
-	{Held, []field{holder}},    // another owner
-	{Free, nil}, {Late, nil},
+	return simple{
+		urgent(l.onLock(script.ShareDisown(), id, owner, decimal(notAfter))),
+		forms{{Released, []field{count}}, {Held, []field{holder}}, {Free, nil}, {Late, nil}},
+	}
 }

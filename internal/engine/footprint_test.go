@@ -32,13 +32,6 @@ func (g *generous) Run(_ context.Context, call driver.Call) (string, error) {
 	return "", fmt.Errorf("%s is not for a free lock", call.Script.Name)
 }
 
-func (g *generous) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	for i, call := range calls {
-		reply, err := g.Run(ctx, call)
-		tell(i, reply, err)
-	}
-}
-
 // A lease takes few bytes of the heap, with its lock and everything that the client has for it: a process may hold 100,000.
 // The bounds are some 7% above what is reached. Notes are the caller's, and do not count; a name that the caller forgets is not
 // kept.

@@ -30,8 +30,7 @@ func (l *Target) Resize(ctx context.Context, permits int) error {
 	return err
 }
 
-// ReleaseOwner is holdfast.Client.ReleaseOwner. It returns a *NotOwnerError if another owner holds the lock, and ErrInvalid if the lock has
-// no owner.
+// ReleaseOwner is holdfast.Client.ReleaseOwner. It returns ErrNotOwner if another owner holds the lock, and ErrInvalid if the lock has no owner.
 func (l *Target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if l.Set.Err == nil && l.Set.Kind != &kind.Owned {
 		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", lock.ErrInvalid, l.Name())
@@ -49,7 +48,7 @@ func (l *Target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	case reply.Word == codec.Free:
 		return 0, fmt.Errorf("%w: lock %q has no lease that %q could release", lock.ErrNotHeld, l.Name(), l.Set.Owner)
 	case reply.Word == codec.Held:
-		return 0, &lock.NotOwnerError{Name: l.Name(), Owner: l.Set.Owner, Holder: l.HolderOf(reply.Holder)}
+		return 0, &lock.HeldError{Name: l.Name(), Sought: l.Set.Owner, Holder: l.HolderOf(reply.Holder)}
 	}
 	return int(reply.Count), nil
 }

@@ -152,13 +152,6 @@ func (f *fake) RunDurably(ctx context.Context, call driver.Call, _ driver.Durabi
 	return text, driver.Confirmation{}, err
 }
 
-func (f *fake) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	for i, c := range calls {
-		text, err := f.Run(ctx, c)
-		tell(i, text, err)
-	}
-}
-
 func (f *fake) Node(string) string { return "" }
 
 func (f *fake) Subscribe(s driver.Subscription) (cancel func()) {

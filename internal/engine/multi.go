@@ -230,7 +230,7 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 		case codec.Quarantined:
 			return nil, true, c.QuarantineError("acquire", l.name, r.Reply.Refusal.Quarantine)
 		case codec.Held:
-			p := l.parts[r.Reply.Index]
+			p := l.parts[r.Reply.Count-1]
 			return nil, true, &lock.HeldError{Name: p.Name(), Holder: p.HolderOf(r.Reply.Holder)}
 		}
 	}

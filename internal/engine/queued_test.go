@@ -20,13 +20,6 @@ func (d refusing) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.cluster.Run(ctx, call)
 }
 
-func (d refusing) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	for i, c := range calls {
-		reply, err := d.Run(ctx, c)
-		tell(i, reply, err)
-	}
-}
-
 // While a master hangs, each lease has at most one renewal queued: once it is sent it does as much
 // as many would.
 func TestALeaseHasOneRenewalInTheQueue(t *testing.T) {

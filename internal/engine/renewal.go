@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -385,13 +387,20 @@ func (c *Client) sendRenewals(holds []*hold) (answered bool) {
 	if c.Server.InCluster() { // each in a batch of its own
 		n = 1
 	}
-	parts := slices.Collect(slices.Chunk(live, n))
-	batches, requests := make([]codec.BatchRenew, len(parts)), make([]exec.Request, len(parts))
-	for i, part := range parts {
-		batches[i] = renewBatch(part)
-		requests[i] = exec.Request{Slot: part[0].l.Slot(), Call: batches[i].Call()}
+	var failed atomic.Bool
+	var sending sync.WaitGroup
+	for part := range slices.Chunk(live, n) {
+		sending.Go(func() {
+			b := renewBatch(part)
+			a, err := c.Server.SendOnce(exec.Request{Slot: part[0].l.Slot(), Call: b.Call()})
+			if a.Text == "" {
+				failed.Store(true)
+			}
+			c.applyRenewals(part, &b, a, err)
+		})
 	}
-	return c.Server.SendAll(requests, func(i int, a exec.Answer, err error) { c.applyRenewals(parts[i], &batches[i], a, err) })
+	sending.Wait()
+	return !failed.Load()
 }
 
 // renewBatch returns the batch that renews holds.

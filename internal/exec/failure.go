@@ -102,17 +102,20 @@ func (e *Failure) Unwrap() []error {
 
 // Code returns the server's error code, such as "LOADING"; "" if the server did not answer with an error.
 func (e *Failure) Code() string {
-	var text string
-	if reply, is := as[driver.ReplyError](e.Err); is {
-		text = string(reply)
-	} else if caught, is := as[wire.ScriptError](e.Err); is {
-		text = string(caught)
-	}
-	code, _, _ := strings.Cut(strings.TrimPrefix(text, "-"), " ")
+	code, _, _ := strings.Cut(strings.TrimPrefix(e.answer(), "-"), " ")
 	if code != strings.ToUpper(code) {
 		return ""
 	}
 	return code
+}
+
+// answer returns the error that the server or a script answered with, or "".
+func (e *Failure) answer() string {
+	if caught, is := as[wire.ScriptError](e.Err); is {
+		return string(caught)
+	}
+	reply, _ := as[driver.ReplyError](e.Err)
+	return string(reply)
 }
 
 // Failure returns the driver's error for a request as a Failure.
@@ -155,7 +158,7 @@ func (e *Failure) Advice() string {
 	var addr *net.AddrError
 	var plain tls.RecordHeaderError
 	short, isShort := as[unconfirmed](e.Err)
-	reply, isReply := as[driver.ReplyError](e.Err)
+	_, isReply := as[driver.ReplyError](e.Err)
 	switch {
 	case errors.As(e.Err, &adviser):
 		return adviser.Advice()
@@ -171,8 +174,8 @@ func (e *Failure) Advice() string {
 		return " (is it a Redis or Valkey server, and does it want TLS on this port?)"
 	case e.Kind == ErrUnavailable && e.Op == OpReach && !isReply && !errors.Is(e.Err, driver.ErrNotSent): // silence, or a connection cut
 		return " (is it running, and reachable from here? Is it a Redis or Valkey server, and does it want TLS on this port?)"
-	case e.Kind == ErrUnsupported && strings.HasPrefix(e.Err.Error(), "NOSTRICT"):
-		return "" // the error says what is missing
+	case strings.HasPrefix(e.Err.Error(), "NOSTRICT"), strings.HasPrefix(e.Err.Error(), "BADFENCE") && strings.Contains(e.Err.Error(), "delete it"):
+		return "" // the error says what to do
 	case e.Kind == ErrUnsupported && isShort:
 		return " (Durability.Fsync needs Redis 7.2 or Valkey)"
 	case e.Kind == ErrReplicas && isShort && short.disk:
@@ -180,7 +183,7 @@ func (e *Failure) Advice() string {
 	case e.Kind == ErrPermission && strings.Contains(e.Err.Error(), "can't run this command"):
 		return " (Redis 7.0 does not say which command; ACL LOG on the server does. docs/SECURITY.md has the ACL that locks need)"
 	}
-	return cmp.Or(refusalOf(string(reply)).advice, advice[e.Kind])
+	return cmp.Or(refusalOf(e.answer()).advice, advice[e.Kind])
 }
 
 // advice has the next step for each kind of error.
@@ -275,7 +278,7 @@ var refusals = []refusal{
 	{"ERR AUTH", ErrAuth, ""},
 	{"NOPERM", ErrPermission, ""},
 	{"WRONGTYPE", ErrWrongType, ""},
-	{"BADFENCE", ErrWrongType, ""},
+	{"BADFENCE", ErrWrongType, " (if no other program uses that key, delete it, and fences follow the server's clock again; if one does, choose another prefix)"},
 	{"BADKIND", ErrWrongType, ""},
 	{"BADLIMIT", ErrPermits, ""},
 	{"BADPARTIES", ErrParties, ""},

@@ -71,6 +71,10 @@ func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call) error {
 			return err
 		}
 	}
+	return s.send(ctx, p, c)
+}
+
+func (s *Server) send(ctx context.Context, p *pipe.Pipe, c *pipe.Call) error {
 	before := s.outage.answers.Load()
 	err := p.Send(ctx, c)
 	switch over := ctx.Err(); {
@@ -82,7 +86,7 @@ func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call) error {
 		p.WhenOpened(func(err error) { s.tried(sent, err) })
 		return err
 	default:
-		return err // the attempt is taken back, and that shows whether the server answers
+		return err // Call.Late tells the outcome; an attempt is taken back, and that shows whether the server answers
 	}
 	s.answered(c, before, err)
 	return err
@@ -119,6 +123,14 @@ func (s *Server) answered(c *pipe.Call, before int64, err error) {
 	}
 }
 
+// Node returns the driver's name for the server of a Cluster that has the key, or "" if it is not known.
+func (s *Server) Node(key string) string {
+	if s.cluster != nil {
+		return s.cluster.Node(key)
+	}
+	return ""
+}
+
 func (s *Server) pipeFor(c *driver.Call) *pipe.Pipe {
 	if len(c.Keys) == 0 {
 		return s.Pipe("")
@@ -139,21 +151,19 @@ func (s *Server) runCall(ctx context.Context, c driver.Call) (string, error) {
 			return "", err
 		}
 	}
-	text, err := p.Run(ctx, &c, func(err error) { s.tried(sent, err) })
+	call := &pipe.Call{Words: pipe.ByDigest(c), Late: func(err error) { s.tried(sent, err) }}
+	err := s.send(ctx, p, call)
+	if resp.Is(err, "NOSCRIPT ") {
+		call.Words = pipe.BySource(c)
+		err = s.send(ctx, p, call)
+	}
 	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		s.pipes.refused.Store(true)
+	case errors.Is(err, errors.ErrUnsupported), resp.Is(err, elsewhere...):
 		return s.runByDriver(ctx, c)
-	case resp.Is(err, elsewhere...):
-		return s.runByDriver(ctx, c)
-	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return "", err // the pipe reports the outcome later
+	case err != nil:
+		return "", err
 	}
-	s.tried(sent, err)
-	if err != nil && ctx.Err() == nil {
-		s.pipes.connector.Failed(err)
-	}
-	return text, err
+	return call.Text, nil
 }
 
 func (s *Server) runByDriver(ctx context.Context, c driver.Call) (string, error) {

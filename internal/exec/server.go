@@ -38,7 +38,6 @@ type Server struct {
 	cfg    Config
 
 	// The driver's optional interfaces; nil if it lacks them.
-	batcher driver.Batcher
 	durable driver.Durable
 	cluster driver.Cluster
 	pipes   pipes
@@ -63,7 +62,6 @@ type Server struct {
 // New returns the server behind a driver. It sends nothing.
 func New(d driver.Driver, cfg Config) *Server {
 	s := &Server{driver: d, cfg: cfg, clocks: map[uint16]Anchor{}, outage: outage{news: Limiter{Tasks: cfg.Tasks, Most: 1}}}
-	s.batcher, _ = driver.As[driver.Batcher](d)
 	s.durable, _ = driver.As[driver.Durable](d)
 	s.cluster, _ = driver.As[driver.Cluster](d)
 	if c, is := d.(driver.Connector); is && !cfg.ViaClient && reflect.TypeOf(d).Comparable() && c.Connects() == d {
@@ -138,6 +136,11 @@ func (s *Server) Send(ctx context.Context, rq Request) (a Answer, err error) {
 			return a, err
 		}
 	}
+}
+
+// SendOnce is Send, but returns when CommandTimeout has passed, even if the driver has not returned by then.
+func (s *Server) SendOnce(rq Request) (Answer, error) {
+	return Try(context.Background(), s, s.cfg.CommandTimeout, func(ctx context.Context) (Answer, error) { return s.Send(ctx, rq) })
 }
 
 // heard reads the beginning of a reply that has just arrived to a request sent at sent. It returns the error that the script has caught,
@@ -223,15 +226,8 @@ func (s *Server) Connect(ctx context.Context, name string) error {
 
 // reach probes the server until it answers or RetryTimeout has passed.
 func (s *Server) reach(trying *contact, name string) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := s.WhileOpen()
 	defer cancel()
-	s.cfg.Tasks.Run(func() {
-		select {
-		case <-s.cfg.Closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
 	refuse := sync.OnceFunc(func() { close(trying.refused) })
 	server, _, err := Persist(ctx, s, OpReach, name, time.Time{}, func(work context.Context) (Found, error) {
 		return shielded(work, s, func(one context.Context) (Found, error) {
@@ -262,6 +258,19 @@ func (s *Server) reach(trying *contact, name string) {
 	trying.err = err
 	s.reaching = nil
 	close(trying.over)
+}
+
+// WhileOpen returns a context that ends when the client begins to close.
+func (s *Server) WhileOpen() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cfg.Tasks.Run(func() {
+		select {
+		case <-s.cfg.Closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, cancel
 }
 
 func (s *Server) isClosing() bool {

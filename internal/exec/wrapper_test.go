@@ -3,26 +3,15 @@ package exec
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
 
 // able is a driver with all optional interfaces, none of which is used, and wrapper passes everything on to it.
 type (
-	able struct {
-		driver.Driver
-		together int // calls of RunAll
-	}
+	able    struct{ driver.Driver }
 	wrapper struct{ driver.Driver }
 )
-
-func (a *able) RunAll(_ context.Context, calls []driver.Call, tell func(int, string, error)) {
-	a.together++
-	for i := range calls {
-		tell(i, "reply", nil)
-	}
-}
 
 func (a *able) RunDurably(context.Context, driver.Call, driver.Durability) (string, driver.Confirmation, error) {
 	return "", driver.Confirmation{}, nil
@@ -48,11 +37,9 @@ func TestADriverThatCannotBeComparedHasNoPipe(t *testing.T) {
 
 func TestAServerSeesThroughWrappers(t *testing.T) {
 	inner := &able{}
-	s := New(wrapper{wrapper{inner}}, Config{Tasks: &Tasks{}, CommandTimeout: time.Minute})
-	told := 0
-	s.SendAll(make([]Request, 3), func(int, Answer, error) { told++ })
-	if inner.together != 1 || told != 3 || !s.CanConfirm() || s.Node("k") != "node of k" {
-		t.Errorf("%d RunAll with %d replies; confirms: %t; node: %q", inner.together, told, s.CanConfirm(), s.Node("k"))
+	s := New(wrapper{wrapper{inner}}, Config{})
+	if !s.CanConfirm() || s.Node("k") != "node of k" {
+		t.Errorf("confirms: %t; node: %q", s.CanConfirm(), s.Node("k"))
 	}
 	s = New(wrapper{struct{ driver.Driver }{inner}}, Config{})
 	if s.CanConfirm() || s.Node("k") != "" {

@@ -10,39 +10,33 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// What happened to a lock. Test for these with errors.Is.
+// What happened to a lock. Package holdfast says what they mean.
 var (
-	// ErrHeld says that someone else holds the lock or is queued for it. TryAcquire returns it, and so does Acquire when its time to wait
-	// has passed; nothing is left behind. errors.As with *HeldError tells who holds it.
-	ErrHeld = errors.New("holdfast: lock is held")
-	// ErrLost says that the lease no longer is, or may no longer be, the caller's: it expired, was taken or deleted, or the server could
-	// not be reached in time to renew it. errors.As with *LostError tells why.
-	ErrLost = errors.New("holdfast: lease lost")
-	// ErrReleased says that the holder has released the lease. It is the cause with which the lease's context ends.
+	ErrHeld     = errors.New("holdfast: lock is held")
+	ErrLost     = errors.New("holdfast: lease lost")
 	ErrReleased = errors.New("holdfast: lease released")
-	// ErrNotHeld is returned by Holder, and by ReleaseOwner, when nobody holds the lock.
-	ErrNotHeld = errors.New("holdfast: lock is not held")
-	// ErrNotOwner says that another owner holds the lock, so it was not released. errors.As with *NotOwnerError tells who.
+	ErrNotHeld  = errors.New("holdfast: lock is not held")
 	ErrNotOwner = errors.New("holdfast: lock is another owner's")
-	// ErrClosed says that the Client was closed.
-	ErrClosed = exec.ErrClosed
-	// ErrDeadlock says that an acquire would wait for a lease that its own context carries.
+	ErrClosed   = exec.ErrClosed
 	ErrDeadlock = errors.New("holdfast: caller holds the lock")
-	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays held.
-	ErrDepth = errors.New("holdfast: lock is nested too deep")
-	// ErrInvalid says that an argument was refused before any I/O.
-	ErrInvalid = errors.New("holdfast: invalid argument")
+	ErrDepth    = errors.New("holdfast: lock is nested too deep")
+	ErrInvalid  = errors.New("holdfast: invalid argument")
 )
 
-// HeldError is the error of an acquire that found the lock taken. It matches ErrHeld.
+// HeldError is the error of an acquire that found the lock taken. It matches ErrHeld. With Sought it is the error of ReleaseOwner for a lock
+// that another owner holds, and matches ErrNotOwner.
 type HeldError struct {
 	Name string
 	// Holder held the lock when the server answered. It is zero if the lock was free, but others were queued for it.
 	Holder Holder
+	Sought string // the owner that was to be released, or ""
 }
 
 func (e *HeldError) Error() string {
 	h := e.Holder
+	if e.Sought != "" {
+		return fmt.Sprintf("holdfast: lock %q is not held by %s, but by %s for %s", e.Name, printable.Word(e.Sought, MaxShownWord), h.Who(), ttlText(h.TTL))
+	}
 	if h.Foreign {
 		return fmt.Sprintf("holdfast: lock %q is held by another program for %s", e.Name, ttlText(h.TTL))
 	}
@@ -74,44 +68,23 @@ func ttlText(d time.Duration) string {
 	return d.String() + " unless renewed"
 }
 
-// Is makes a HeldError match ErrHeld.
-func (e *HeldError) Is(target error) bool { return target == ErrHeld }
-
-// NotOwnerError is the error of ReleaseOwner for a lock that another owner holds. It matches ErrNotOwner.
-type NotOwnerError struct {
-	Name  string
-	Owner string // the owner that was to be released
-	// Holder held the lock when the server answered.
-	Holder Holder
+// Is makes a HeldError match ErrHeld or ErrNotOwner.
+func (e *HeldError) Is(target error) bool {
+	return e.Sought == "" && target == ErrHeld || e.Sought != "" && target == ErrNotOwner
 }
-
-func (e *NotOwnerError) Error() string {
-	return fmt.Sprintf("holdfast: lock %q is not held by %s, but by %s for %s", e.Name,
-		printable.Word(e.Owner, MaxShownWord), e.Holder.Who(), ttlText(e.Holder.TTL))
-}
-
-// Is makes a NotOwnerError match ErrNotOwner.
-func (e *NotOwnerError) Is(target error) bool { return target == ErrNotOwner }
 
 // LossReason says how a lease was lost.
 type LossReason string
 
 // The reasons of a LostError.
 const (
-	// LossExpired: the deadline passed. The lease was not renewed, or its process or machine slept through the renewal.
-	LossExpired LossReason = "expired"
-	// LossTaken: the server said, before the deadline, that someone else has the lock.
-	LossTaken LossReason = "taken"
-	// LossDeleted: the server said, before the deadline, that nobody has the lock.
-	LossDeleted LossReason = "deleted"
-	// LossBroken: an operator broke the lock.
-	LossBroken LossReason = "broken"
-	// LossSuperseded: ReleaseOwner or Latch.Reset ended the lease.
-	LossSuperseded LossReason = "superseded"
-	// LossUnreachable: renewals failed until the deadline passed.
-	LossUnreachable LossReason = "unreachable"
-	// LossBound: MaxHold or MaxRenewals ended the renewals.
-	LossBound LossReason = "bound"
+	LossExpired     LossReason = "expired"     // the deadline passed
+	LossTaken       LossReason = "taken"       // the server said, before the deadline, that someone else has the lock
+	LossDeleted     LossReason = "deleted"     // the server said, before the deadline, that nobody has the lock
+	LossBroken      LossReason = "broken"      // an operator broke the lock
+	LossSuperseded  LossReason = "superseded"  // ReleaseOwner or Latch.Reset ended the lease
+	LossUnreachable LossReason = "unreachable" // renewals failed until the deadline
+	LossBound       LossReason = "bound"       // MaxHold or MaxRenewals ended the renewals
 )
 
 // LostError is the error of a lease that no longer is, or may no longer be, its holder's. It matches ErrLost.

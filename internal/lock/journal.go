@@ -16,15 +16,14 @@ func (k *Keyspace) Journal() codec.Journal {
 	return codec.Journal{Key: k.Space.Journal(), Channel: k.Space.JournalChannel()}
 }
 
-// aboutJournal returns a request about the journal, addressed like one about a lock.
-func (k *Keyspace) aboutJournal(op string) Request {
-	key := k.Space.Journal()
+// about returns a request about a key that is no lock's, addressed like one about a lock.
+func (k *Keyspace) about(op, key string) Request {
 	return Request{Op: op, Lock: &Lock{Of: k, Keys: keys.Set{Lock: key, Queue: key + ":q"}, Set: &k.Defaults}, Unexplained: true}
 }
 
 // Record writes an entry of the journal. Errors name the operation op.
 func (k *Keyspace) Record(ctx context.Context, op string, e codec.Entry) error {
-	rq := k.aboutJournal(op)
+	rq := k.about(op, k.Space.Journal())
 	_, _, err := Ask(ctx, rq, codec.Note(rq.Lock.Flags(), k.Journal(), &e))
 	return err
 }
@@ -44,7 +43,7 @@ func (k *Keyspace) ReadJournal(ctx context.Context, f func(codec.Entry) bool) er
 	if k.IsClosing() {
 		return exec.ErrClosed
 	}
-	rq := k.aboutJournal(TaskBreaks)
+	rq := k.about(TaskBreaks, k.Space.Journal())
 	if err := k.Server.Connect(ctx, rq.Lock.Name()); err != nil {
 		return exec.InTask(TaskBreaks, err)
 	}

@@ -43,7 +43,6 @@ func Ask[R any](ctx context.Context, rq Request, q codec.Request[R]) (a Answer[R
 	to := rq.Addressed(q.Call())
 	text, unanswered, err := k.Server.Do(ctx, to)
 	if err != nil {
-		nameCounters(err, rq.counters)
 		if !to.Call.Urgent && !rq.Unexplained {
 			k.explain(ctx, rq.locks(), err)
 		}
@@ -60,7 +59,6 @@ func Ask[R any](ctx context.Context, rq Request, q codec.Request[R]) (a Answer[R
 func AskOnce[R any](ctx context.Context, rq Request, q codec.Request[R]) (Answer[R], error) {
 	text, err := rq.Lock.Of.Server.Send(ctx, rq.Addressed(q.Call()))
 	if err != nil {
-		nameCounters(err, rq.counters)
 		return Answer[R]{}, err
 	}
 	reply, err := q.Parse(text.Text)

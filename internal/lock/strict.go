@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // Init is inspect.Inspector.Admit or, with force, ForceAdmit.
@@ -40,16 +39,8 @@ func (k *Keyspace) askInit(ctx context.Context, mode codec.InitMode) (codec.Repl
 	if err := k.Server.Connect(ctx, mark); err != nil {
 		return codec.Reply{}, err
 	}
-	q := codec.Init(k.strict, mark, mode)
-	a, _, err := k.Server.Do(ctx, exec.Request{Op: "init", Name: mark, Call: q.Call()})
-	if err != nil {
-		return codec.Reply{}, err
-	}
-	reply, err := q.Parse(a.Text)
-	if err != nil {
-		err = &exec.Failure{Op: "init", Name: mark, Server: k.Server.Addr(), Err: wire.ErrMalformed}
-	}
-	return reply, err
+	a, _, err := Ask(ctx, k.about("init", mark), codec.Init(k.strict, mark, mode))
+	return a.Reply, err
 }
 
 // WarnOfQuarantine logs, once, that callers wait for the end of a quarantine. seen is what the server said.

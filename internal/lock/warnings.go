@@ -66,15 +66,8 @@ func (k *Keyspace) checkServer(l *Lock) {
 			Remedy:      "correct these addresses, or what these sentinels watch",
 		})
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := k.Server.WhileOpen()
 	defer cancel()
-	k.Tasks.Run(func() {
-		select {
-		case <-k.Closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
 	q := codec.Survey{Lock: l.Ref()}
 	if !k.Server.InCluster() {
 		q.Mark = k.Space.Incarnation

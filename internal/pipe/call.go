@@ -30,8 +30,8 @@ type Call struct {
 	CaughtUp, Mark string        // the keys of a node's two marks
 	Quarantine     time.Duration // how long the node must have waited since it may have lost locks; the same in all calls of a pipe
 
-	// Late is called if ctx ends before Send has an answer. It gets nil once the call is answered, or the error with which it fails. If
-	// there was no connection yet, it gets nil once there is one, or the error if none can be made. It must not block. It may be nil.
+	// Late is called if ctx ends before the answer to a call that was sent. It gets nil once the call is answered, or the error with which
+	// it fails. It must not block. It may be nil.
 	Late func(error)
 
 	// Began is when the call was last given to Send or Start.

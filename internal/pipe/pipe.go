@@ -15,7 +15,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,12 +87,6 @@ func (p *Pipe) Send(ctx context.Context, c *Call) error {
 			}
 		case <-ctx.Done():
 			timer.Stop()
-			if c.Late != nil {
-				p.Go(func() {
-					<-wait.over
-					c.Late(wait.err)
-				})
-			}
 			return NotSent{ctx.Err()}
 		case <-timer.C:
 			return NotSent{errDeadline}
@@ -128,29 +121,17 @@ func (p *Pipe) Start(c *Call, then func(error)) bool {
 	return l.start(c, now)
 }
 
-// Run sends a script or command, as driver.Driver's Run does, and returns as soon as ctx ends. late is Call.Late.
-func (p *Pipe) Run(ctx context.Context, c *driver.Call, late func(error)) (string, error) {
+// ByDigest returns the command that runs a script by its digest, or the command that the call is.
+func ByDigest(c driver.Call) []string {
 	if c.Script.Command != "" {
-		return p.command(ctx, late, slices.Concat([]string{c.Script.Command}, c.Keys, c.Args))
+		return slices.Concat([]string{c.Script.Command}, c.Keys, c.Args)
 	}
-	text, err := p.command(ctx, late, slices.Concat([]string{"EVALSHA", c.Script.SHA1, strconv.Itoa(len(c.Keys))}, c.Keys, c.Args))
-	if refused, is := err.(driver.ReplyError); is && strings.HasPrefix(string(refused), "NOSCRIPT ") {
-		text, err = p.command(ctx, late, BySource(*c))
-	}
-	return text, err
+	return slices.Concat([]string{"EVALSHA", c.Script.SHA1, strconv.Itoa(len(c.Keys))}, c.Keys, c.Args)
 }
 
 // BySource returns the command that runs a script by its source, which the server may not know yet.
 func BySource(c driver.Call) []string {
 	return slices.Concat([]string{"EVAL", c.Script.Source, strconv.Itoa(len(c.Keys))}, c.Keys, c.Args)
-}
-
-func (p *Pipe) command(ctx context.Context, late func(error), words []string) (string, error) {
-	c := &Call{Words: words, Late: late}
-	if err := p.Send(ctx, c); err != nil {
-		return "", err
-	}
-	return c.Text, nil
 }
 
 // opened returns nil if there is a line. Otherwise it returns the attempt to open one. It begins another attempt if none is under way, or

@@ -21,11 +21,3 @@ type Run func(ctx context.Context, call driver.Call) (string, error)
 func (t Tap) Run(ctx context.Context, call driver.Call) (string, error) {
 	return t.On(ctx, call, t.Driver.Run)
 }
-
-// RunAll calls On for each call.
-func (t Tap) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	for i, call := range calls {
-		reply, err := t.Run(ctx, call)
-		tell(i, reply, err)
-	}
-}

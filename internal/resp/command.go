@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -70,36 +69,6 @@ func runThen(ctx context.Context, send Sender, c driver.Call, asking bool, then 
 		}
 	}
 	return replies
-}
-
-// RunAll sends calls together, as driver.Batcher says. Those that the server did not run, because it does not have the script or the keys,
-// are then run alone, with run. A script that is called alone is sent by its source if the server does not have it.
-func RunAll(
-	ctx context.Context, send Sender, calls []driver.Call,
-	run func(context.Context, driver.Call) (string, error), tell func(i int, text string, err error),
-) {
-	if len(calls) == 1 {
-		text, err := Run(ctx, send, calls[0], false)
-		tell(0, text, err)
-		return
-	}
-	commands := make([]Command, len(calls))
-	for i, c := range calls {
-		commands[i] = First(c)
-	}
-	var alone sync.WaitGroup
-	for i, reply := range send(ctx, commands...) {
-		if Is(reply.Err, "NOSCRIPT", "MOVED", "ASK") {
-			alone.Go(func() {
-				text, err := run(ctx, calls[i])
-				tell(i, text, err)
-			})
-			continue
-		}
-		text, err := reply.Text()
-		tell(i, text, err)
-	}
-	alone.Wait()
 }
 
 // Durably runs a call and waits until the write is as durable as wanted, as driver.Durable says, on the one connection that send uses. If

@@ -11,9 +11,14 @@ import (
 //	-- requires NAME, ANOTHER
 //
 // A script begins with its fragments in the order of these names, each once, and after the fragments that it requires itself. Comments are
-// left out, because a server that has lost its script cache is sent the whole source.
+// left out, because a server that has lost its script cache is sent the whole source. A script that has a function main ends by calling it
+// through answer.lua.
 func Assemble(tree fs.FS, file string) (string, error) {
-	return assemble(tree, file, map[string]bool{})
+	source, err := assemble(tree, file, map[string]bool{})
+	if err == nil && strings.Contains(source, "\nlocal function main()\n") {
+		source += "return answer(main)\n"
+	}
+	return source, err
 }
 
 // assemble is Assemble without the fragments in done, to which it adds those that it includes.

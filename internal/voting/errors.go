@@ -98,7 +98,7 @@ func (q *Quorum) tooFew(op, name string, errs []error) *Error {
 			continue
 		}
 		if !errors.As(err, new(*exec.Failure)) && !errors.Is(err, exec.ErrClosed) {
-			err = q.clients[i].NodeFailure(op, name, err)
+			err = q.clients[i].Server.Failure(op, name, err)
 		}
 		e.Nodes = append(e.Nodes, NodeError{q.clients[i].Server.Addr(), err})
 	}

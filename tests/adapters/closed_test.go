@@ -31,7 +31,6 @@ func errorsOf(d drivertest.Driver, c driver.Call) map[string]error {
 	met := map[string]error{}
 	_, met["Run"] = d.Run(ctx, c)
 	_, _, met["RunDurably"] = d.RunDurably(ctx, c, driver.Durability{Timeout: time.Millisecond})
-	d.RunAll(ctx, []driver.Call{c}, func(_ int, _ string, err error) { met["RunAll"] = err })
 	return met
 }
 

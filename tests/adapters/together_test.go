@@ -35,22 +35,15 @@ type outcome struct {
 	err   error
 }
 
-// evalAll makes a driver run calls, and returns their outcomes, each of which must be reported once.
+// evalAll makes a driver run calls at the same time, and returns their outcomes.
 func evalAll(t *testing.T, ctx context.Context, d drivertest.Driver, calls []driver.Call) []outcome {
 	t.Helper()
-	var mu sync.Mutex
-	all, times := make([]outcome, len(calls)), make([]int, len(calls))
-	d.RunAll(ctx, calls, func(i int, reply string, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		all[i] = outcome{reply, err}
-		times[i]++
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	for i, n := range times {
-		expect.Equal(t, fmt.Sprintf("how often call %d was told of", i), n, 1)
+	all := make([]outcome, len(calls))
+	var running sync.WaitGroup
+	for i, call := range calls {
+		running.Go(func() { all[i].reply, all[i].err = d.Run(ctx, call) })
 	}
+	running.Wait()
 	return all
 }
 
@@ -191,9 +184,9 @@ func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
 	})
 }
 
-// Fault: Of several scripts that are sent together one is not loaded, one fails, and some have keys that have moved
+// Fault: Of several scripts that run together one is not loaded, one fails, and some have keys that have moved
 // or are about to. Each runs at most once, and each caller is told of its own.
-func TestRunAllWhileSlotsMove(t *testing.T) {
+func TestScriptsWhileSlotsMove(t *testing.T) {
 	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
@@ -249,7 +242,7 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 }
 
 // Fault: A connection breaks while many scripts are on it. Each ran at most once, and every caller is told.
-func TestRunAllOnAConnectionThatBreaks(t *testing.T) {
+func TestScriptsOnAConnectionThatBreaks(t *testing.T) {
 	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		for name, after := range map[string]proxy.After{"cut": proxy.Cut, "hangs": proxy.Hang} {
@@ -304,7 +297,7 @@ func through(p *proxy.Proxy, s *server.Server) wires {
 }
 
 // Fault: Scripts find no connection. Their callers are told that they were not sent.
-func TestRunAllWithoutAConnection(t *testing.T) {
+func TestScriptsWithoutAConnection(t *testing.T) {
 	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {
 		nodes := server.StartCluster(t, server.One(t), 3)
@@ -342,7 +335,7 @@ func TestRunAllWithoutAConnection(t *testing.T) {
 }
 
 // Fault: A server rejects the credentials of many scripts. All are refused.
-func TestRunAllWithAWrongPassword(t *testing.T) {
+func TestScriptsWithAWrongPassword(t *testing.T) {
 	s := server.Alone(t)
 	d := goRedis(t, redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "nobody", Password: "wrong"}))
 	t.Cleanup(func() { _ = d.Close() })
@@ -420,7 +413,7 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 }
 
 // If no node was ever reached, there is none to send the scripts to, and each caller is told so.
-func TestRunAllOfAClusterThatWasNeverReached(t *testing.T) {
+func TestScriptsOfAClusterThatWasNeverReached(t *testing.T) {
 	t.Parallel()
 	const nobody = "127.0.0.1:1"
 	for name, a := range adapters {

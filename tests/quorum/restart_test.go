@@ -131,7 +131,7 @@ func TestCountersThatAreNone(t *testing.T) {
 	for _, node := range s.nodes {
 		s.do(node, "SET", "holdfast:fences", "notanumber")
 	}
-	const key, advice = `its key is "holdfast:fences"`, `(if no other program uses that key, delete it`
+	const key, advice = `the fence counter holdfast:fences is not a stream`, `(if no other program uses that key, delete it`
 	_, err := s.lock().TryAcquire(t.Context())
 	if !errors.Is(err, holdfast.ErrMismatch) || strings.Count(err.Error(), key) < 2 || strings.Count(err.Error(), advice) != 1 || strings.Contains(err.Error(), "another name") {
 		t.Errorf("the error is: %v", err)

@@ -228,7 +228,7 @@ func TestAdopt(t *testing.T) {
 			value, counter := b.read(), backend.LastFence(b.t, b.rdb, "{k}:f")
 			const wrong = "error WRONGTYPE Operation against a key holding the wrong kind of value"
 			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
-			b.expect("error BADFENCE the fence counter is not a stream", b.adopt("N", of))
+			b.expect("error BADFENCE the fence counter {k}:f is not a stream", b.adopt("N", of))
 			b.setCounter(counter)
 			b.rdb.Set(b.t.Context(), "{k}:q", "x", 0)
 			b.expect(wrong, b.adopt("N", of))

@@ -69,7 +69,7 @@ func TestMulti(t *testing.T) {
 			b.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", ask("A"))
 			b.rdb.Del(b.t.Context(), "{k}2")
 			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
-			b.expect("error BADFENCE the fence counter is not a stream", ask("A"))
+			b.expect("error BADFENCE the fence counter {k}:f is not a stream", ask("A"))
 			b.gone("locks that are taken", "{k}", "{k}2")
 		},
 		"many": func(b bench, _ func(string) string) {

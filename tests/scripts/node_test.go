@@ -176,7 +176,7 @@ func TestNodes(t *testing.T) {
 		"errors": func(b bench) {
 			id := b.admit()
 			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
-			bad := "error BADFENCE the fence counter is not a stream"
+			bad := "error BADFENCE the fence counter {k}:f is not a stream"
 			b.expect(bad, b.node(script.NodeRaise(), "", 7, id))
 			b.rdb.Del(b.t.Context(), "{k}:f")
 			b.node(script.NodeRaise(), "", 7, id)

@@ -498,7 +498,7 @@ func TestScripts(t *testing.T) {
 			b.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", b.acquire("t", "A"))
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
-			b.expect("error BADFENCE the fence counter is not a stream", b.acquire("t", "A"))
+			b.expect("error BADFENCE the fence counter {k}:f is not a stream", b.acquire("t", "A"))
 			b.setCounter(9_999_999_999_999_999)
 			b.expect(farAhead, b.acquire("t", "A"))
 			b.gone("a lock that is half taken", "{k}")

@@ -518,7 +518,7 @@ func TestShares(t *testing.T) {
 			expect.Equal(b.t, "the fence of a reader after the second writing", l.hold("2").fence, second.fence)
 			b.rdb.Set(b.t.Context(), "{k}:f", "no fence", 0)
 			l.release("2", "", 0)
-			b.expect("error BADFENCE the fence counter is not a stream", l.weigh("W", everything))
+			b.expect("error BADFENCE the fence counter {k}:f is not a stream", l.weigh("W", everything))
 			if got := l.hold("W"); got.weight != 1 || got.fence != second.fence {
 				b.t.Errorf("it is half a writer: %v", got)
 			}
@@ -585,7 +585,7 @@ func TestShares(t *testing.T) {
 		"errors": func(b bench) {
 			l := readWrite(b)
 			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
-			bad := "error BADFENCE the fence counter is not a stream"
+			bad := "error BADFENCE the fence counter {k}:f is not a stream"
 			b.expect(bad, l.acquire("t", "W", everything))
 			b.expect(bad, l.acquire("t", "A", 1))
 			l.exist(0)

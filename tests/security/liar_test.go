@@ -121,13 +121,6 @@ func (d *liar) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.replies.reply()
 }
 
-func (d *liar) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	for i, c := range calls {
-		reply, err := d.Run(ctx, c)
-		tell(i, reply, err)
-	}
-}
-
 func (d *liar) Node(string) string { return d.news.rubbish() }
 
 func (d *liar) RunDurably(ctx context.Context, call driver.Call, want driver.Durability) (string, driver.Confirmation, error) {

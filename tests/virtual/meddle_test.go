@@ -131,8 +131,8 @@ func (d *moody) refuse(err error) {
 	}
 }
 
-func (d *moody) meets(ctx context.Context, requests int) error {
-	d.asked.Add(int64(requests))
+func (d *moody) meets(ctx context.Context) error {
+	d.asked.Add(1)
 	if d.hangs.Load() {
 		d.hung.Add(1)
 		<-ctx.Done()
@@ -148,20 +148,10 @@ func (d *moody) Run(ctx context.Context, call driver.Call) (string, error) {
 	if call.Script.Name == "renew" {
 		d.singles.Add(1)
 	}
-	if err := d.meets(ctx, 1); err != nil {
+	if err := d.meets(ctx); err != nil {
 		return "", err
 	}
 	return d.Driver.Run(ctx, call)
-}
-
-func (d *moody) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	if err := d.meets(ctx, len(calls)); err != nil {
-		for i := range calls {
-			tell(i, "", err)
-		}
-		return
-	}
-	d.Driver.RunAll(ctx, calls, tell)
 }
 
 func (d *moody) wrap(inner drivertest.Driver) drivertest.Driver {

@@ -23,5 +23,3 @@ local function main()
   end
   return 'freed' .. left
 end
-
-return answer(main)

@@ -30,5 +30,3 @@ local function main()
   end
   return 'kept ' .. at .. left
 end
-
-return answer(main)

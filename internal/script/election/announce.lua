@@ -8,5 +8,3 @@ local function main()
   on_master()
   return 'told ' .. at .. ' ' .. send(ARGV[3], 'hf2 changed ' .. at)
 end
-
-return answer(main)

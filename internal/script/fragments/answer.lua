@@ -1,4 +1,4 @@
--- answer.lua: what a script ends with, so that each may reply 'error MESSAGE'. PROTOCOL.md says what it may have done by then.
+-- answer.lua: calls main, in the last line of each script (load.go). PROTOCOL.md says what was done before a reply 'error MESSAGE'.
 
 -- Returns the text of an error. Servers raise those of redis.call as tables, or as strings that may begin with a position in the script.
 local function error_text(err)

@@ -1,7 +1,7 @@
 -- breaking.lua: what the scripts that break locks share. ARGV as break.lua.
 -- KEYS[4], or of a lock that several may hold KEYS[5], is the journal. In Cluster mode it is in another slot: then there is no such key,
 -- and whoever breaks the lock writes the entry (note.lua).
--- requires prelude, queue, tombstone, journal
+-- requires prelude, mint, queue, tombstone, journal
 
 local broken_grant, not_after = ARGV[3], tonumber(ARGV[4])
 
@@ -31,14 +31,15 @@ local function prepare(fence, journal)
   redis.call('ZREM', KEYS[2], '')
 end
 
--- Returns until when to refuse a late copy of a broken holder's acquire. Only the holder knows its not-after, so this is the end of its
--- lease, or a minute from now if that is later.
-local function grave_until(pttl)
-  return now + math.max(pttl, 60000) * 1000
-end
-
--- Records the break and returns the reply. raised is the lock's new fence, fence the broken holder's, holder the line that describes it.
-local function record_break(raised, fence, holder, journal)
+-- Raises the lock's fence, ends the holder's token, records the break and returns the reply. fence is the holder's, and described follows
+-- its PTTL in the line that describes it.
+local function record_break(holder_token, fence, pttl, described, journal)
+  -- mutants: break-raise
+  local raised = mint(1)
+  -- Only the holder knows its not-after, so late copies of its acquire are refused until its lease would end, but for at least a minute.
+  -- mutants: break-tombstone
+  remember('x:' .. holder_token, now + math.max(pttl, 60000) * 1000)
+  local holder = whole(pttl) .. ' ' .. described
   local reply = whole(raised) .. '\n' .. holder
   remember('d:' .. token .. '\n' .. reply, not_after)
   if not cluster then

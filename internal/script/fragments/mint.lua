@@ -15,7 +15,7 @@ local kept = cluster and '0' or '1'
 -- Returns the reply to a command on the counter. Raises it if it is an error.
 local function checked(reply)
   if reply.err then
-    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter ' .. counter .. ' is not a stream' or reply.err, 0)
   end
   return reply
 end
@@ -60,4 +60,11 @@ local function mint(n)
   end
   -- mutants: minted
   return fence, n
+end
+
+-- Returns the reply to a renewal, with n fences that issue reserves for hand-overs within the process. Without them the lease is as good.
+local function renewed(pttl, n, issue)
+  local ok, fence, issued = false, 0, 0
+  if n > 0 then ok, fence, issued = pcall(issue, n) end
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(ok and fence or 0) .. ' ' .. (ok and issued or 0)
 end

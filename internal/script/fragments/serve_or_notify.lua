@@ -7,11 +7,9 @@ local function serve_or_notify()
   local first = first_waiter()
   if not first then
     settle()
-  elseif not known or not limit then
-    stand_by(first, now)
-  elseif rest > 0 then
-    stand_by(first, now + rest * 1000)
-  else
+  elseif known and limit and rest == 0 then
     serve()
+  else
+    stand_by(first, now + (known and limit and rest or 0) * 1000)
   end
 end

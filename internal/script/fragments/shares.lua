@@ -15,7 +15,7 @@
 --   owner  of an owned lock: '=' and the owner's id, so that no id looks like a hold
 --   fixed  1 if the limit was set for good (share_resize.lua). Then the hash stays
 --   TOKEN  a hold: EXPIRY:WEIGHT:FENCE:GRANTED:INFO, EXPIRY in µs, GRANTED in ms
--- requires prelude, mint, queue, parties
+-- requires prelude, mint, queue, parties, value
 
 local kind, limit, used, holds, next_expiry, fixed, common_fence, lock_owner
 local expiries = KEYS[4] or KEYS[2]
@@ -342,4 +342,31 @@ local function serve(self, ttl, block)
       drop_dead(self)
     end
   end
+end
+
+-- Returns 'PTTL WAITERS VALUE' of a recent hold or the one that lasts longest, for people; if there is none, VALUE is 'hf2:-:0:0:0:'.
+local function some_hold(waiters)
+  local hold_token = redis.call('HGET', KEYS[1], 'last')
+  local hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
+  if not hold then
+    hold_token = redis.call('ZRANGE', expiries, '-1', '-1')[1]
+    hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
+  end
+  if not hold then return '0 ' .. waiters .. ' hf2:-:0:0:0:' end
+  local expiry, _, fence, granted, info = parse_hold(hold)
+  return math.floor((expiry - now) / 1000) .. ' ' .. waiters .. ' ' .. lock_value('hf2:' .. hold_token .. ':', whole(fence), granted, '0', info)
+end
+
+-- Reports whether share_disown.lua or latch_reset.lua has ended the caller's hold. It is only for people, so it raises no error.
+local function is_superseded()
+  if kind == 'latch' then return tonumber(look_at('ZSCORE', expiries, token) or 0) > now end
+  return look_at('ZSCORE', expiries, 's:' .. token)
+end
+
+-- Returns the reply that the caller's hold does not exist: 'superseded NOW' if it was ended by one of these scripts, 'absent NOW' if nobody
+-- has the lock, and 'gone NOW' if others have it.
+local function missing()
+  if is_superseded() then return 'superseded ' .. at end
+  -- mutants: share-absent
+  return (used == 0 and 'absent ' or 'gone ') .. at
 end

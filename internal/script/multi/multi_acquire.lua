@@ -75,5 +75,3 @@ local function main()
   end
   return taken
 end
-
-return answer(main)

@@ -12,7 +12,7 @@
 --                                 even if it was handed the lock already
 -- Invariants: a grant is written after its fence; a lock that is set while somebody waits is marked; nobody passes a live waiter. If
 -- the request is sent twice, the second run replies with the first one's fence and its own times, and with a full TTL.
--- requires queue_up, prelude, lock, mint, queue, grant, chain, hand_over, incarnation, enqueue, prolong, answer
+-- requires queue_up, prelude, lock, mint, queue, grant, chain, hand_over, incarnation, enqueue, answer
 
 local member = not try and token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
 
@@ -93,5 +93,3 @@ local function main()
   end
   return queued(member, ARGV[8], pttl, score, kind)
 end
-
-return answer(main)

@@ -10,7 +10,7 @@
 -- Invariants: at most one token adopts what a ticket stands for; a lock that is not the ticket's stays as it is; the fence is written
 -- before the lock; nothing shortens an expiry; waiters keep their mark, so that the adopter's release serves them. If the request is
 -- sent twice, the second run replies with the first one's fence and its own times.
--- requires prelude, lock, mint, prolong, grant, chain, incarnation, tombstone, answer
+-- requires prelude, lock, mint, grant, chain, incarnation, tombstone, answer
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local detached, until_time = ARGV[6], tonumber(ARGV[8])
@@ -60,5 +60,3 @@ local function main()
   write_lock(token, new_value(token, fence, kept_chain(value), info, marked), pttl)
   return adopted(pttl, fence)
 end
-
-return answer(main)

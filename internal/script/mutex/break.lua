@@ -8,7 +8,7 @@
 --         'free NOW', 'late NOW'            nobody has the lock; not-after has come: nothing was done
 -- Invariants: only a grant with that id is broken; sent twice, the second run gives the first one's reply; the holder is told before
 -- the next one is granted the lock; it works when the server is out of memory.
--- requires prelude, lock, mint, give, breaking, answer
+-- requires prelude, lock, give, breaking, answer
 
 local function main()
   -- mutants: break-once
@@ -22,16 +22,10 @@ local function main()
   -- mutants: break-compare
   if not is_meant(holder_token) then return refuse('changed', pttl .. ' 0 ' .. value) end
   prepare(fence, KEYS[4])
-  -- mutants: break-raise
-  local raised = mint(1)
-  -- mutants: break-tombstone
-  remember('x:' .. holder_token, grave_until(pttl))
-  reply = record_break(raised, fence, pttl .. ' 0 hf2:' .. broken_grant .. string.sub(value, #'hf2:' + #holder_token + 1), KEYS[4])
+  reply = record_break(holder_token, fence, pttl, '0 hf2:' .. broken_grant .. string.sub(value, #'hf2:' + #holder_token + 1), KEYS[4])
   if not pcall(give, value) and read_lock(look_at) == value then
     -- It failed before it changed anything.
     free_lock()
   end
   return reply
 end
-
-return answer(main)

@@ -11,7 +11,7 @@
 --         'late NOW'              not-after has come: nothing was done
 -- Invariants: data was lost if the fence counter is missing or below the grant's fence. An operator who deletes a lock leaves the
 -- counter alone; another holder since then has raised it to at least the time of its grant, rounded down to a ms. Fences keep rising.
--- requires prelude, lock, mint, waiters, prolong, grant, chain, answer
+-- requires prelude, lock, mint, waiters, grant, chain, answer
 
 local ttl, not_after, fence, reserved, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
@@ -45,17 +45,13 @@ local function another_had_it()
   return id and fence_of(id) >= later - later % 1000
 end
 
-local function renewed(pttl)
-  return 'renewed ' .. at .. ' ' .. pttl .. ' 0 0'
-end
-
 local function main()
   if now >= not_after then return refuse('late') end
   local value = read_lock()
   local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
   -- mutants: reassert-own
   if value and (string.sub(value, 1, #granted) == granted or string.sub(value, 1, #fresh) == fresh) then
-    return renewed(prolong(ttl))
+    return renewed(prolong(ttl), 0)
   end
   if value or another_had_it() or redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
     return refuse(value and 'gone' or 'absent')
@@ -65,7 +61,5 @@ local function main()
     raise_to(reserved)
   end
   write_lock(token, new_value(token, fence, new_chain(), info, first_waiter()), ttl)
-  return renewed(ttl)
+  return renewed(ttl, 0)
 end
-
-return answer(main)

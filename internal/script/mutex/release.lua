@@ -67,5 +67,3 @@ local function main()
   leave_tombstone(until_time)
   return (left and 'left ' or value and 'gone ' or 'absent ') .. at
 end
-
-return answer(main)

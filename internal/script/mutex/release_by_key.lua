@@ -12,5 +12,3 @@ local function main()
   free_lock()
   return 'released ' .. at
 end
-
-return answer(main)

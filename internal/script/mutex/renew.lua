@@ -7,12 +7,12 @@
 --         'gone NOW', 'absent NOW'        the lock is another's, or does not exist
 --         'quarantined NOW REST'          Strict mode: nothing is renewed for so many ms
 -- Invariants: nothing shortens an expiry; a renewal creates nothing. PEXPIRE, unlike SET, works when the server is out of memory.
--- requires prelude, lock, mint, waiters, prolong, incarnation, answer
+-- requires prelude, lock, mint, waiters, grant, incarnation, answer
 
 local ttl, block, node = tonumber(ARGV[3]), tonumber(ARGV[4]), string.find(flags, 'n', 1, true)
 
 -- Reserves the fences that are wanted.
-local function reserve()
+local function reserve(block)
   if ARGV[6] then
     local alone = true
     for _, member in ipairs(look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2') or {}) do
@@ -44,14 +44,5 @@ local function main()
   elseif string.sub(value, 1, #granted) ~= granted then
     return refuse('gone')
   end
-  local pttl = prolong(ttl)
-  local fence, n = 0, 0
-  if block > 0 then
-    -- Without fences the lease is as good; it is only not passed on within the process.
-    local ok, f, reserved = pcall(reserve)
-    if ok then fence, n = f, reserved end
-  end
-  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+  return renewed(prolong(ttl), block, reserve)
 end
-
-return answer(main)

@@ -11,5 +11,3 @@ local function main()
   if refused then return refused end
   return 'counter ' .. at .. ' ' .. whole(read_counter() or 0)
 end
-
-return answer(main)

@@ -16,5 +16,3 @@ local function main()
   raise_counter(tonumber(ARGV[3]))
   return 'fenced ' .. at .. ' ' .. redis.call('PTTL', KEYS[1])
 end
-
-return answer(main)

@@ -18,5 +18,3 @@ local function main()
   redis.call('SET', caught_up, id)
   return 'raised ' .. at .. ' ' .. whole(raised)
 end
-
-return answer(main)

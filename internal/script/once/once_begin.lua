@@ -32,5 +32,3 @@ local function main()
   last_for(record, keep)
   return 'begun ' .. at .. ' ' .. (tries + 1)
 end
-
-return answer(main)

@@ -10,5 +10,3 @@ local function main()
   if f[1] then return latest(tonumber(f[1]), tonumber(ARGV[3])) end
   return 'none ' .. at .. ' ' .. (f[2] or 0)
 end
-
-return answer(main)

@@ -54,5 +54,3 @@ local function main()
   if target == tripped then return 'tripped ' .. at .. ' ' .. whole(target) end
   return 'broken ' .. at .. ' ' .. whole(target) .. ' ' .. whole(phase) .. ' ' .. broken
 end
-
-return answer(main)

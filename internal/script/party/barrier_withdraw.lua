@@ -18,5 +18,3 @@ local function main()
   redis.call('HSET', KEYS[1], 'phase', whole(phase), 'arrived', whole(arrived), '@' .. token, whole(number) .. ' ' .. whole(last_phase or phase) .. ' out')
   return 'withdrawn ' .. at
 end
-
-return answer(main)

@@ -33,5 +33,3 @@ local function main()
   end
   return 'counted ' .. at .. ' ' .. whole(seats)
 end
-
-return answer(main)

@@ -26,5 +26,3 @@ local function main()
   end
   return 'reset ' .. at
 end
-
-return answer(main)

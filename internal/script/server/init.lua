@@ -19,5 +19,3 @@ local function main()
   if rest > 0 then return quarantined(rest) end
   return 'ready ' .. at
 end
-
-return answer(main)

@@ -11,5 +11,3 @@ local function main()
   announce(ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[9], ARGV[10])
   return 'noted ' .. at
 end
-
-return answer(main)

@@ -17,5 +17,3 @@ local function main()
   end
   return 'notes ' .. at .. ' ' .. #all / 2 .. table.concat(lines)
 end
-
-return answer(main)

@@ -32,5 +32,3 @@ local function main()
   end
   return 'keys ' .. at .. ' ' .. page[1] .. text .. table.concat(lines)
 end
-
-return answer(main)

@@ -92,16 +92,12 @@ end
 
 -- Chooses the queue of the lock's kind or, if there is none, the first in which somebody waits. Returns the kind.
 local function choose(kind)
-  local kinds = {}
-  for word in string.gmatch(wanted, '%S+') do
-    kinds[#kinds + 1] = word
-  end
+  local known, i, kinds = kind ~= 'nothing' and kind ~= 'foreign', 1, wanted
   wanted = ''
-  local known = kind ~= 'nothing' and kind ~= 'foreign'
-  for i, of in ipairs(kinds) do
-    if of == kind or not known and waiting(KEYS[i + 1]) > 0 then
-      wanted, queue = of, KEYS[i + 1]
-      break
+  for of in string.gmatch(kinds, '%S+') do
+    i = i + 1
+    if wanted == '' and (of == kind or not known and waiting(KEYS[i]) > 0) then
+      wanted, queue = of, KEYS[i]
     end
   end
   return kind == 'nothing' and wanted ~= '' and wanted or kind
@@ -128,5 +124,3 @@ local function main()
   return 'status ' .. at .. ' ' .. kind .. ' ' .. number(f[5]) .. ' ' .. number(f[3]) .. ' ' .. count .. ' '
     .. queued .. ' ' .. cursor .. ' ' .. holds .. table.concat(lines)
 end
-
-return answer(main)

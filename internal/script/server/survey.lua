@@ -5,22 +5,20 @@
 -- to Strict mode; '-' for what is not so, or what this user is not told
 -- requires request, answer
 
--- Permission is asked for first, because a refusal would stand in the server's ACL LOG.
+-- Reports whether this user may run a command: a refusal would stand in the server's ACL LOG.
+local function may(...)
+  return not redis.acl_check_cmd or redis.acl_check_cmd(...)
+end
+
 local function info(section, field)
-  if redis.acl_check_cmd and not redis.acl_check_cmd('INFO', section) then return '-' end
+  if not may('INFO', section) then return '-' end
   local ok, text = pcall(redis.call, 'INFO', section)
   if not ok or type(text) ~= 'string' then return '-' end
   return string.match('\n' .. text, '\n' .. field .. ':(%S+)') or '-'
 end
 
-local function is_strict(mark)
-  return not (redis.acl_check_cmd and not redis.acl_check_cmd('GET', mark)) and redis.call('GET', mark)
-end
-
 local function main()
   return 'settings ' .. at .. ' ' .. info('memory', 'maxmemory') .. ' '
     .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role') .. ' '
-    .. (ARGV[3] ~= '' and is_strict(ARGV[3]) and 'strict' or '-')
+    .. (ARGV[3] ~= '' and may('GET', ARGV[3]) and redis.call('GET', ARGV[3]) and 'strict' or '-')
 end
-
-return answer(main)

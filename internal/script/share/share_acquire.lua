@@ -11,7 +11,7 @@
 --         'gone NOW', 'late NOW', 'quarantined NOW REST'  as acquire.lua
 -- Invariants: the weights of all holds stay within the limit; a request that is sent twice, as acquire.lua; nobody passes a live
 -- waiter, except an owner that has the lock already: it would wait for itself.
--- requires prelude, mint, queue, parties, shares, share_held, incarnation, enqueue, answer
+-- requires prelude, mint, queue, parties, shares, incarnation, enqueue, answer
 
 local member = not try and token .. '\n' .. ARGV[10] .. '\n' .. ARGV[11] .. '\n' .. ARGV[9] .. '\n' .. info
 
@@ -75,5 +75,3 @@ local function main()
   end
   return queued(member, ARGV[11], rest, score, 'ours')
 end
-
-return answer(main)

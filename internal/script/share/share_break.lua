@@ -7,7 +7,7 @@
 --         'changed NOW PTTL WAITERS VALUE'  others hold the lock; VALUE as of one of their holds, WAITERS is 0
 --         'free NOW', 'late NOW'            as break.lua
 -- Invariants: as break.lua. A broken party of a latch or a barrier counts as dead.
--- requires prelude, mint, queue, parties, shares, share_held, serve_or_notify, breaking, answer
+-- requires prelude, mint, queue, parties, shares, serve_or_notify, breaking, answer
 
 -- Returns the token and the hold that are meant; nil if nobody has that grant.
 local function the_meant()
@@ -29,17 +29,13 @@ local function main()
   local hold_token, hold = the_meant()
   if not hold then return refuse('changed', some_hold(0)) end
   local expiry, weight, fence, granted, info = parse_hold(hold)
-  local pttl = math.floor((expiry - now) / 1000)
   fence = whole(fence)
   prepare(fence, KEYS[5])
-  local raised = mint(1)
+  local described = whole(weight) .. ' ' .. lock_value('hf2:' .. broken_grant .. ':', fence, granted, '0', info)
+  reply = record_break(hold_token, fence, math.floor((expiry - now) / 1000), described, KEYS[5])
   dismiss(hold_token, weight)
-  remember('x:' .. hold_token, grave_until(pttl))
   depart(kind, 1, 'died', info)
-  reply = record_break(raised, fence, whole(pttl) .. ' ' .. whole(weight) .. ' ' .. lock_value('hf2:' .. broken_grant .. ':', fence, granted, '0', info), KEYS[5])
   pcall(serve_or_notify)
   tidy()
   return reply
 end
-
-return answer(main)

@@ -7,7 +7,7 @@
 --         'free NOW', 'late NOW'         nobody has it; not-after has come: nothing was done
 -- Invariants: another owner's holds are not touched. If the request is sent twice, at most one hold is ended: until not-after the
 -- queue has an entry of the request's token, written before anything else. The hold's client is told that it was ended on purpose.
--- requires prelude, shares, share_held, tombstone, serve_or_notify, answer
+-- requires prelude, shares, tombstone, serve_or_notify, answer
 
 local owner, not_after = ARGV[3], tonumber(ARGV[4])
 
@@ -59,5 +59,3 @@ local function main()
   tidy()
   return reply
 end
-
-return answer(main)

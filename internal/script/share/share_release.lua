@@ -8,7 +8,7 @@
 --         'gone NOW', 'absent NOW'  neither; others have the lock, or nobody has it
 --         'superseded NOW'          neither: share_disown.lua or latch_reset.lua has ended the hold
 -- Invariants: only the token's own hold is touched; a release never fails because of the waiters.
--- requires prelude, queue, parties, shares, share_missing, tombstone, serve_or_notify, answer
+-- requires prelude, queue, parties, shares, tombstone, serve_or_notify, answer
 
 local member, until_time, ending = ARGV[3], tonumber(ARGV[4]), ARGV[5] or ''
 
@@ -53,5 +53,3 @@ local function main()
   end
   return reply
 end
-
-return answer(main)

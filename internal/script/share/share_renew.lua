@@ -7,7 +7,7 @@
 --         'superseded NOW'                share_disown.lua or latch_reset.lua has ended the hold
 --         'quarantined NOW REST'          Strict mode: nothing is renewed for so many ms
 -- Invariants: nothing shortens an expiry; a renewal creates nothing; it works when the server is out of memory.
--- requires prelude, mint, shares, share_missing, incarnation, answer
+-- requires prelude, mint, shares, incarnation, answer
 
 local ttl, block = tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -22,14 +22,5 @@ local function main()
     on_master()
     return missing()
   end
-  local pttl = prolong_hold(hold, ttl)
-  local fence, n = 0, 0
-  if block > 0 then
-    -- Without fences the lease is as good; it is only not passed on within the process.
-    local ok, f, reserved = pcall(mint, block)
-    if ok then fence, n = f, reserved end
-  end
-  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+  return renewed(prolong_hold(hold, ttl), block, mint)
 end
-
-return answer(main)

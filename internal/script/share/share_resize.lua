@@ -34,5 +34,3 @@ local function main()
   end
   return 'resized ' .. at .. ' ' .. whole(limit or 0) .. ' ' .. whole(used)
 end
-
-return answer(main)

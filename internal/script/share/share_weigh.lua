@@ -36,5 +36,3 @@ local function main()
   end
   return 'weighed ' .. at .. ' ' .. whole(math.floor((expiry - now) / 1000)) .. ' ' .. whole(fence)
 end
-
-return answer(main)

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/spool"
 )
 
 // Run is one run of holdfast run or holdfast elect.
@@ -58,9 +59,9 @@ func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Er
 	signal.Notify(r.signals, signals.Handled()...)
 	// Orphans are reaped until the very end. Signals stay handled: one that arrives while the process exits must not change its exit code.
 	defer keeper.ReapOrphans()()
-	spool := console.NewSpool(r.Streams.Err)
-	defer spool.Flush(r.signals)
-	r.Console = console.New(spool, level)
+	stderr := spool.New(r.Streams.Err, 100*time.Millisecond) // in order with what the command writes
+	defer stderr.Flush(r.signals)
+	r.Console = console.New(stderr, level)
 	r.report = Report{Name: r.Name, Outcome: Failed}
 
 	exit := do()
@@ -77,7 +78,7 @@ func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Er
 	}
 	if reportFile != "" {
 		r.report.Error = r.Console.Redact(r.report.Error)
-		if err := r.unlessTold(func() error { return r.report.write(reportFile, spool) }); err != nil {
+		if err := r.unlessTold(func() error { return r.report.write(reportFile, stderr) }); err != nil {
 			r.Console.Error(fmt.Errorf("the report was not written: %w", err))
 		}
 	}

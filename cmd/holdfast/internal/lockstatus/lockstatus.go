@@ -340,11 +340,6 @@ func Describe(h holdfast.Holder, key string) string {
 	return text
 }
 
-// DescribeWaiter describes, in a phrase, a process that waits for a lock.
-func DescribeWaiter(w holdfast.Waiter) string {
-	return Describe(holdfast.Holder{Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Since: w.Since}, "")
-}
-
 func notes(meta map[string]string) (all []string) {
 	for _, k := range slices.Sorted(maps.Keys(meta)) {
 		all = append(all, printable.Word(k, MaxShown)+"="+printable.Word(meta[k], MaxShown))

@@ -255,7 +255,7 @@ func TestSeconds(t *testing.T) {
 
 // The text in the place of a number may be a misplaced password.
 func TestErrorsDoNotQuoteValues(t *testing.T) {
-	for _, line := range []string{"run --weight=secret", "run --quiet=secret", "run --wait secret", "ls -n secret", "demo --seed secret"} {
+	for _, line := range []string{"run --weight=secret", "run --quiet=secret", "run --wait secret", "breaks -n secret", "demo --seed secret"} {
 		var stderr strings.Builder
 		if code := Main(t.Context(), strings.Fields(line), nil, io.Discard, &stderr); code != 64 || strings.Contains(stderr.String(), "secret") || !strings.Contains(stderr.String(), ": want ") {
 			t.Errorf("%s: exit code %d, %s", line, code, &stderr)

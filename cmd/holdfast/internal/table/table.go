@@ -37,12 +37,12 @@ func Fit(columns []Column, rows [][]string, terminal int) *Layout {
 	if terminal <= 0 {
 		return l
 	}
-	for i := len(columns) - 1; i >= 0 && l.least() > terminal; i-- {
+	for i := len(columns) - 1; i >= 0 && l.width(true) > terminal; i-- {
 		if columns[i].Expendable {
 			l.widths[i] = -1
 		}
 	}
-	for l.total() > terminal {
+	for l.width(false) > terminal {
 		widest := -1
 		for i, c := range columns {
 			if c.Least > 0 && l.widths[i] > c.Least && (widest < 0 || l.widths[i] > l.widths[widest]) {
@@ -57,24 +57,13 @@ func Fit(columns []Column, rows [][]string, terminal int) *Layout {
 	return l
 }
 
-// least returns the width of the table when its columns are cut as far as possible.
-func (l *Layout) least() int {
+// width returns the width of the table or, if cut is set, what it is when its columns are cut as far as possible.
+func (l *Layout) width(cut bool) int {
 	sum := -gap
 	for i, w := range l.widths {
-		if w < 0 {
-			continue
-		}
-		if least := l.columns[i].Least; least > 0 {
+		if least := l.columns[i].Least; cut && least > 0 {
 			w = min(w, least)
 		}
-		sum += w + gap
-	}
-	return sum
-}
-
-func (l *Layout) total() int {
-	sum := -gap
-	for _, w := range l.widths {
 		if w >= 0 {
 			sum += w + gap
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 type lsFlags struct {
@@ -159,7 +159,7 @@ func printLocks(w io.Writer, locks []lockstatus.Summary) error {
 	}
 	columns := 0
 	if f, is := w.(*os.File); is {
-		columns, _, _ = tty.Size(f)
+		columns, _, _ = terminal.Size(f)
 	}
 	layout := table.Fit(lockColumns, rows, columns)
 	text := []string{console.Styles(console.HasStyles(w)).Bold(layout.Header())}

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 	"github.com/holdfast-go/holdfast/transfer"
 )
 
@@ -158,7 +158,7 @@ func (o *acquireFlags) refused(r *outcome, err error) error {
 
 // whenInterrupted replaces err if it only says that a signal has ended ctx.
 func whenInterrupted(ctx context.Context, err error, format, arg string) error {
-	var sig signals.Error
+	var sig terminal.SignalError
 	if !errors.As(context.Cause(ctx), &sig) || !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/fullscreen"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 type watchFlags struct {
@@ -103,9 +104,10 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 			b.err = b.look(ctx, in) // after an error, the board shows what it last saw
 		case hint := <-hints:
 			b.hints = append(b.hints, hint)
-		case <-screen.Resized:
-		case <-screen.Suspended:
-			screen.Suspend(ctx)
+		case sig := <-screen.Signals:
+			if sig == terminal.Suspend {
+				screen.Suspend(ctx)
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}

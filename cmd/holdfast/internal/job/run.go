@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/spool"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // Run is one run of holdfast run or holdfast elect.
@@ -56,7 +56,7 @@ type Streams struct {
 func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Error) error {
 	r.signals, r.revoked = make(chan os.Signal, 16), make(chan holdfast.LeaseEvent, 1)
 	r.closeTime = connect.CloseTime
-	signal.Notify(r.signals, signals.Handled()...)
+	signal.Notify(r.signals, terminal.Signals()...)
 	// Orphans are reaped until the very end. Signals stay handled: one that arrives while the process exits must not change its exit code.
 	defer keeper.ReapOrphans()()
 	stderr := spool.New(r.Streams.Err, 100*time.Millisecond) // in order with what the command writes
@@ -101,7 +101,7 @@ func (r *Run) unlessTold(write func() error) error {
 		defer close(done)
 		failed = write()
 	}()
-	if !signals.Await(done, r.signals) {
+	if !terminal.Await(done, r.signals) {
 		select {
 		case <-done:
 		case <-time.After(writeTime):
@@ -321,10 +321,10 @@ func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) 
 				r.Console.Notef("%s; the lock stays until %s (--min-hold)", r.revocation(e), until.Format(time.TimeOnly))
 			}
 		case sig := <-r.signals:
-			if signals.Suspends(sig) {
-				signals.StopGroup()
+			if sig == terminal.Suspend {
+				terminal.StopGroup()
 			}
-			interrupted = signals.EndsProgram(sig)
+			interrupted = terminal.EndsProgram(sig)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

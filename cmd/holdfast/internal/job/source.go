@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // source is where a run gets leases from: a lock, the lock of a job that is completed once, or the terms of an election.
@@ -79,7 +79,7 @@ func (r *Run) acquire(ctx context.Context, s source) (*holdfast.Lease, *exitcode
 		case got := <-acquired:
 			if interrupt != nil {
 				r.report.Outcome = Interrupted
-				exit := exitcode.Errorf(exitcode.Signal+signals.Number(interrupt), "%s while %s", interrupt, s.waiting())
+				exit := exitcode.Errorf(exitcode.Signal+terminal.Number(interrupt), "%s while %s", interrupt, s.waiting())
 				if got.lease != nil {
 					r.release(s, got.lease, exit)
 				}
@@ -95,9 +95,9 @@ func (r *Run) acquire(ctx context.Context, s source) (*holdfast.Lease, *exitcode
 			return got.lease, nil
 		case sig := <-r.signals:
 			switch {
-			case signals.Suspends(sig):
-				signals.StopGroup()
-			case signals.EndsProgram(sig) && interrupt == nil:
+			case sig == terminal.Suspend:
+				terminal.StopGroup()
+			case terminal.EndsProgram(sig) && interrupt == nil:
 				interrupt = sig
 				cancel()
 			}
@@ -213,7 +213,7 @@ func (o *onceLock) refused(ctx context.Context, err error) *exitcode.Error {
 // holdfast to end.
 func (o *onceLock) complete(lease *holdfast.Lease, lostCode int) *exitcode.Error {
 	r := o.Run
-	ctx, stop := signals.Context(context.Background())
+	ctx, stop := terminal.Context(context.Background())
 	defer stop()
 	defer context.AfterFunc(ctx, func() { _ = lease.Release(context.Background()) })()
 	o.giveBack(nil)

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/spool"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // Policy says what happens to a job that loses its lock.
@@ -142,7 +142,7 @@ func begin(l *link, clock clock, spec Spec) (*Job, error) {
 	dec := json.NewDecoder(l.conn)
 	j.send(order{
 		Op: opStart, Command: []byte(strings.Join(append([]string{spec.Path}, spec.Args...), "\x00")), OnLost: spec.OnLost,
-		KillAfter: spec.KillAfter, Max: spec.MaxRuntime, Group: tty.OwnGroup(),
+		KillAfter: spec.KillAfter, Max: spec.MaxRuntime, Group: terminal.OwnGroup(),
 	})
 	var ev Event
 	err := dec.Decode(&ev)

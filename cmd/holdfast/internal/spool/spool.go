@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // Writer is a writer in front of another one, which may block: the other end of a pipe may be stopped, and ^S stops a terminal. It keeps
@@ -90,7 +90,7 @@ func (w *Writer) Flush(received <-chan os.Signal) {
 	last := w.last
 	w.mu.Unlock()
 	if last != nil {
-		signals.Await(last, received)
+		terminal.Await(last, received)
 	}
 }
 

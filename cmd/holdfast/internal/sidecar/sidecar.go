@@ -108,12 +108,12 @@ type Answer struct {
 type Status struct {
 	Time time.Time `json:"time"`
 	Answer
-	Key        string              `json:"key"`
-	Server     string              `json:"server"`
-	Since      time.Time           `json:"since,omitzero"` // when this process began to lead
-	Leader     *lockstatus.Holder  `json:"leader"`         // null if nobody leads
-	Candidates []lockstatus.Waiter `json:"candidates,omitempty"`
-	Seen       time.Time           `json:"seen,omitzero"` // when the server said who leads and who waits
+	Key        string               `json:"key"`
+	Server     string               `json:"server"`
+	Since      time.Time            `json:"since,omitzero"` // when this process began to lead
+	Leader     *lockstatus.Process  `json:"leader"`         // null if nobody leads
+	Candidates []lockstatus.Process `json:"candidates,omitempty"`
+	Seen       time.Time            `json:"seen,omitzero"` // when the server said who leads and who waits
 }
 
 // answerTime bounds how long a client takes to read an answer.

@@ -129,15 +129,15 @@ func TestBashCompletes(t *testing.T) {
 		t.Skip("SKIPPED: there is no bash")
 	}
 	for line, want := range map[string]string{
-		"holdfast acq":              "acquire",
-		"holdfast help rel":         "release",
-		"holdfast man lat":          "latch",
-		"holdfast latch x 5 wa":     "wait",
-		"holdfast completion z":     "zsh",
-		"holdfast acquire --ticket": "--ticket --ticket-fd",
-		"holdfast elect x --ht":     "--http",
-		"holdfast run x -- bas":     "bash",
-		"holdfast version --":       "--json --help",
+		"holdfast acq":            "acquire",
+		"holdfast help rel":       "release",
+		"holdfast man lat":        "latch",
+		"holdfast latch x 5 wa":   "wait",
+		"holdfast completion z":   "zsh",
+		"holdfast acquire --tick": "--ticket",
+		"holdfast elect x --ht":   "--http",
+		"holdfast run x -- bas":   "bash",
+		"holdfast version --":     "--json --help",
 	} {
 		cmd := exec.Command(bash, "-c", printed(t, "completion", "bash")+`
 COMP_WORDS=($1); [[ $1 == *" " ]] && COMP_WORDS+=("")

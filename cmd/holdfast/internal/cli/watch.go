@@ -18,7 +18,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/fullscreen"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 type watchFlags struct {
@@ -104,10 +103,7 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 			b.err = b.look(ctx, in) // after an error, the board shows what it last saw
 		case hint := <-hints:
 			b.hints = append(b.hints, hint)
-		case sig := <-screen.Signals:
-			if sig == terminal.Suspend {
-				screen.Suspend(ctx)
-			}
+		case <-screen.Resized:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -2,13 +2,10 @@
 package fullscreen
 
 import (
-	"context"
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
@@ -17,7 +14,7 @@ import (
 // Screen is a terminal that is drawn on as a whole. What it showed before comes back at the end.
 type Screen struct {
 	console.Styles
-	Signals chan os.Signal // receives Suspend when ^Z asks the program to stop, which then calls Suspend, and Resize
+	Resized chan os.Signal // receives a value when the terminal's size has changed
 	f       *os.File
 }
 
@@ -36,51 +33,20 @@ func Of(w io.Writer) *Screen {
 	if _, _, ok := terminal.Size(f); !ok {
 		return nil
 	}
-	return &Screen{f: f, Styles: os.Getenv("NO_COLOR") == "", Signals: make(chan os.Signal, 2)}
+	return &Screen{f: f, Styles: os.Getenv("NO_COLOR") == "", Resized: make(chan os.Signal, 1)}
 }
 
-// Begin takes the terminal.
+// Begin takes the terminal. From then on ^Z does nothing: a program that stops would leave the shell with the other screen.
 func (s *Screen) Begin() {
-	receive(s.Signals, terminal.Resize, terminal.Suspend)
+	signal.Ignore(terminal.Suspend)
+	signal.Notify(s.Resized, terminal.Resize)
 	s.write(take)
 }
 
 // End gives the terminal back.
 func (s *Screen) End() {
 	s.write(giveBack)
-	signal.Stop(s.Signals)
-}
-
-// Suspend gives the terminal back, and stops this program's job. It takes the terminal again when the job continues in the foreground, or
-// when ctx has ended.
-func (s *Screen) Suspend(ctx context.Context) {
-	s.write(giveBack)
-	continued := make(chan os.Signal, 1)
-	receive(continued, terminal.Continue)
-	defer signal.Stop(continued)
-	own := terminal.Open()
-	defer own.Close()
-	for ctx.Err() == nil {
-		terminal.StopGroup()
-		select {
-		case <-continued:
-		case <-time.After(time.Second): // not stopped: no shell could continue this job
-		case <-ctx.Done():
-		}
-		if own == nil || own.Foreground(terminal.OwnGroup()) {
-			break
-		}
-	}
-	s.write(take)
-}
-
-// receive makes c receive these signals, except those that are ignored.
-func receive(c chan<- os.Signal, wanted ...os.Signal) {
-	for _, sig := range terminal.Signals() {
-		if slices.Contains(wanted, sig) {
-			signal.Notify(c, sig)
-		}
-	}
+	signal.Stop(s.Resized)
 }
 
 // Draw replaces everything by the lines that draw returns. They must fit the size of the terminal.

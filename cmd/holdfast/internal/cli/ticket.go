@@ -208,7 +208,10 @@ func release(f *pflag.FlagSet) action {
 		if r.Outcome = "released"; certain {
 			return errors.Join(err, o.remove())
 		}
-		return exitcode.Errorf(exitcode.Lost, "%w; the ticket %s is kept: remove it if the lock is lost", err, o.place)
+		if !o.place.isDescriptor() {
+			err = exitcode.Errorf(exitcode.Lost, "%w; the ticket %s is kept: remove it if the lock is lost", err, o.place)
+		}
+		return err
 	})
 }
 

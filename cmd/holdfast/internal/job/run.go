@@ -179,13 +179,13 @@ func (r *Run) reserve() *exitcode.Error {
 
 // release releases a lease, and warns if it had been lost. If the server does not answer, release says when the lock expires: in exit's
 // error or, if exit has none, in a note.
-func (r *Run) release(s source, lease *holdfast.Lease, exit *exitcode.Error) {
+func (r *Run) release(lease *holdfast.Lease, exit *exitcode.Error) {
 	for _, f := range r.reserved {
 		f.Close()
 	}
 	r.reserved = nil
 	deadline := lease.Deadline().Format(time.TimeOnly)
-	err := s.release(lease)
+	err := lease.Release(context.Background())
 	switch {
 	case err == nil:
 		r.Console.Detailf("released %s", r.quotedNames())
@@ -216,16 +216,12 @@ func (r *Run) UnderLock(ctx context.Context, j *Job, l *Lock) *exitcode.Error {
 	if exit := r.reserve(); exit != nil {
 		return exit
 	}
-	lease, exit := r.obtain(ctx, s, j.TTL, l.Began)
-	if exit != nil {
-		return exit
-	}
-	exit, _ = r.hold(j, s, lease)
-	return exit
+	return r.borrow(ctx, s, j, l.Began, func(*exitcode.Error, bool) bool { return false })
 }
 
-// hold runs the job under a lease, and then releases the lease. ended reports whether a signal asked holdfast to end.
-func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Error, ended bool) {
+// hold runs the job under a lease, and then releases the lease, unless the job succeeded and has to be completed. ended reports whether a
+// signal asked holdfast to end.
+func (r *Run) hold(j *Job, lease *holdfast.Lease, once bool) (exit *exitcode.Error, ended bool) {
 	r.report.Fence = lease.Fence()
 	fences := lease.Fences()
 	if len(fences) > 1 {
@@ -243,20 +239,18 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	noteNodes()
 	if err != nil {
 		exit = &exitcode.Error{Code: exitcode.System, Err: err}
-		r.release(s, lease, exit)
+		r.release(lease, exit)
 		return exit, false
 	}
 	over := time.Now()
 	r.report.Started, r.report.Ended = &started, &over
 	r.report.Ran = over.Sub(started).Milliseconds()
 	exit = r.verdict(j, result, x.lost)
-	if exit.Code == 0 && exit.Err == nil {
-		if o, is := s.(*onceLock); is {
-			return o.complete(lease, j.LostCode), x.told
-		}
+	if once && exit.Code == 0 && exit.Err == nil {
+		return exit, x.told
 	}
 	if kept := r.linger(lease, j.TTL, x.keptUntil); !kept {
-		r.release(s, lease, exit)
+		r.release(lease, exit)
 	}
 	return exit, x.told
 }

@@ -139,7 +139,7 @@ func keep(args []string) int {
 		return 2
 	}
 	spec := Spec{Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	supervise(conn, wakingClock{}, func(o order) (processes, error) { return startCommand(o, spec) })
+	supervise(conn, systemClock{}, func(o order) (processes, error) { return startCommand(o, spec) })
 	return 0
 }
 

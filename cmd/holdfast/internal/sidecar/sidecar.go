@@ -104,7 +104,7 @@ type Answer struct {
 	TTL     int64  `json:"ttl_ms,omitempty"` // how long this process leads even if the server no longer answers
 }
 
-// Status is the answer to /status. It adds who leads and who waits, as holdfast elect --leader does.
+// Status is the answer to /status. It adds who leads and who waits.
 type Status struct {
 	Time time.Time `json:"time"`
 	Answer

@@ -27,7 +27,7 @@ exec holdfast run --json=$DIR/pipe "$0" -- sh -c 'touch $DIR/up; exit 3'`, t.Nam
 func TestASignalEndsTheWaitForTheReadersOfATicket(t *testing.T) {
 	redis := server.Alone(t)
 	r := launch(t, t.Name(), redis, "sh", "-c", `until [ -e $DIR/ready ]; do sleep 0.02; done
-exec holdfast acquire --ttl 1h --ticket-fd 3 "$0" 3>$DIR/pipe`, t.Name())
+exec holdfast acquire --ttl 1h --ticket /dev/fd/3 "$0" 3>$DIR/pipe`, t.Name())
 	r.clog("pipe")
 	r.write("ready")
 	r.until("the lock is held by a ticket", func() bool {

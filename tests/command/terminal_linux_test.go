@@ -212,20 +212,6 @@ func TestTerminal(t *testing.T) {
 			term.send("\x03")
 			term.expect(`rc=130\n`)
 		},
-		"watching stops and goes on": func(term *terminal) {
-			term.send("export TERM=xterm; stty cols 60 rows 6; holdfast watch --prefix stopped:\n")
-			term.expect(`\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[K\x1b\[1mall locks on`)
-			term.send("\x1a")
-			term.expect(`\x1b\[\?25h\x1b\[\?1049l[^\x1b]*Stopped`)
-			term.expectPrompt()
-			term.background("Stopped") // it wants the screen
-			term.expectPrompt()
-			term.foreground(`holdfast watch[^\x1b]*\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[K\x1b\[1mall locks on`)
-			term.send("\x03")
-			term.expect(`\x1b\[\?25h\x1b\[\?1049l`)
-			term.expectPrompt()
-			term.exits(130)
-		},
 		"a list fits": func(term *terminal) {
 			for _, i := range []string{"1", "2"} {
 				order(term.t, redis, "SET", "listed:{a/long/name/of/a/lock/number/"+i+"}", strings.Replace(held, "body", "body-with-a-long-name", 1))

@@ -82,8 +82,7 @@ func TestRunOutlastsAFailover(t *testing.T) {
 	})
 }
 
-// Fault: The master, behind Sentinel or in a Cluster, dies while tickets stand for locks. They stay valid, and none is removed because the
-// next master does not know its lock.
+// Fault: The master, behind Sentinel or in a Cluster, dies while tickets stand for locks. They stay valid.
 func TestTicketsOutlastAFailover(t *testing.T) {
 	inDeployments(t, func(t testing.TB, d deployment) {
 		dir := t.TempDir()
@@ -99,13 +98,13 @@ func TestTicketsOutlastAFailover(t *testing.T) {
 			}
 		}
 		var names []string
-		for name := "job"; len(names) < 3; name += "-" {
+		for name := "job"; len(names) < 2; name += "-" {
 			if d.here(name) {
 				names = append(names, name)
 				holdfast(0, "acquire", name, "--ttl", "1h", name)
 			}
 		}
-		known, kept, valid := names[0], names[1], names[2]
+		known, valid := names[0], names[1]
 
 		order(t, d.master, "DEL", "holdfast:{"+known+"}")
 		if holdfast(79, "release", known); there(known) {
@@ -113,14 +112,10 @@ func TestTicketsOutlastAFailover(t *testing.T) {
 		}
 		holdfast(0, "renew", valid, "--ttl", "1h")
 		d.master.AwaitInStep()
-		next := d.replace()
+		d.replace()
 		holdfast(0, "renew", valid, "--ttl", "1h")
 		if holdfast(0, "release", valid); there(valid) {
 			t.Error("a ticket that was used stays")
-		}
-		order(t, next, "DEL", "holdfast:{"+kept+"}")
-		if holdfast(79, "release", kept); !there(kept) {
-			t.Error("another master than the one that gave a ticket does not know the lock, and the ticket was removed")
 		}
 	})
 }

@@ -31,8 +31,6 @@ func TestNoServer(t *testing.T) {
 		"run -n -q job -- touch " + ran:          `server is unavailable`,
 		"once job":                               `server is unavailable`,
 		"elect job -- touch " + ran:              `^holdfast: reach "job"` + refused,
-		"elect job --leader":                     `server is unavailable`,
-		"elect job --watch":                      `server is unavailable`,
 		"elect job --http :0":                    `server is unavailable`,
 		"acquire -w 2s --ticket " + ran + " job": `^holdfast: reach "job" on 127\.0\.0\.1:1`,
 		"latch job 2 reset":                      `127\.0\.0\.1:1`,

@@ -62,8 +62,8 @@ var attempts = []attempt{
 		page: "docs/guides/jobs.md", begins: "holdfast elect",
 		before: `leads() { until grep -q "$1" said; do kill -0 $! || exit; sleep 0.1; done; }`,
 		with: []string{
-			"./scheduler ", "sleep 600 & leader=$!; until holdfast elect scheduler --leader; do sleep 0.1; done ",
-			"--json", `--json >said & leads '"fence"'; kill $!; wait $! || true`,
+			"./scheduler ", "sleep 600 & leader=$!; until holdfast show scheduler; do sleep 0.1; done ",
+			"holdfast watch scheduler", `holdfast watch scheduler >said & leads '"fence"'; kill $!; wait $! || true`,
 			":4040", `:0 2>said & leads campaigning; kill $!; wait $! || true; kill $leader; wait $leader || true`,
 		},
 	},

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 const help = `Usage: go run github.com/holdfast-go/holdfast/cmd/holdfast/bench@latest [flags] [URL]
@@ -105,7 +105,7 @@ func (b *bench) main(ctx context.Context, args []string, stdout io.Writer) error
 	server := servers[0]
 	(&connect.Servers{All: servers[:1]}).Introduce(b.console)
 	b.console.Notef("loading %s for about %s: its other users will have to wait; ^C ends it", server.Addr, b.time)
-	ctx, stop := signals.Context(ctx)
+	ctx, stop := terminal.Context(ctx)
 	defer stop()
 	r, err := b.measure(ctx, servers[:])
 	b.progress.show("")

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/standstill"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 const help = `Usage: go run github.com/holdfast-go/holdfast/cmd/holdfast/conformance@latest [flags] CLIENT [ARGS...]
@@ -222,7 +222,7 @@ func (k *kit) judge(ctx context.Context, chosen []scenario, tell func(verdict)) 
 		return nil, fmt.Errorf("%w: %w", holdfast.ErrUnavailable, err)
 	}
 	conn.Close()
-	ctx, release := signals.Context(ctx)
+	ctx, release := terminal.Context(ctx)
 	defer release()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

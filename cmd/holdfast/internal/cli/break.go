@@ -108,12 +108,12 @@ func revoke(f *pflag.FlagSet) action {
 
 // breakReport is what --json prints for a break.
 type breakReport struct {
-	Name   string            `json:"name"`
-	Holder lockstatus.Holder `json:"holder"`
-	By     string            `json:"by"`
-	Reason string            `json:"reason"`
-	Time   time.Time         `json:"time"`
-	Fence  uint64            `json:"fence"` // above the fences of all earlier grants
+	Name   string             `json:"name"`
+	Holder lockstatus.Process `json:"holder"`
+	By     string             `json:"by"`
+	Reason string             `json:"reason"`
+	Time   time.Time          `json:"time"`
+	Fence  uint64             `json:"fence"` // above the fences of all earlier grants
 }
 
 func newBreakReport(b inspect.Broken) breakReport {

@@ -129,15 +129,15 @@ func TestBashCompletes(t *testing.T) {
 		t.Skip("SKIPPED: there is no bash")
 	}
 	for line, want := range map[string]string{
-		"holdfast acq":              "acquire",
-		"holdfast help rel":         "release",
-		"holdfast man lat":          "latch",
-		"holdfast latch x 5 wa":     "wait",
-		"holdfast completion z":     "zsh",
-		"holdfast acquire --ticket": "--ticket --ticket-fd",
-		"holdfast elect x --ht":     "--http",
-		"holdfast run x -- bas":     "bash",
-		"holdfast version --":       "--json --help",
+		"holdfast acq":            "acquire",
+		"holdfast help rel":       "release",
+		"holdfast man lat":        "latch",
+		"holdfast latch x 5 wa":   "wait",
+		"holdfast completion z":   "zsh",
+		"holdfast acquire --tick": "--ticket",
+		"holdfast elect x --ht":   "--http",
+		"holdfast run x -- bas":   "bash",
+		"holdfast version --":     "--json --help",
 	} {
 		cmd := exec.Command(bash, "-c", printed(t, "completion", "bash")+`
 COMP_WORDS=($1); [[ $1 == *" " ]] && COMP_WORDS+=("")
@@ -255,7 +255,7 @@ func TestSeconds(t *testing.T) {
 
 // The text in the place of a number may be a misplaced password.
 func TestErrorsDoNotQuoteValues(t *testing.T) {
-	for _, line := range []string{"run --weight=secret", "run --quiet=secret", "run --wait secret", "ls -n secret", "demo --seed secret"} {
+	for _, line := range []string{"run --weight=secret", "run --quiet=secret", "run --wait secret", "breaks -n secret", "demo --seed secret"} {
 		var stderr strings.Builder
 		if code := Main(t.Context(), strings.Fields(line), nil, io.Discard, &stderr); code != 64 || strings.Contains(stderr.String(), "secret") || !strings.Contains(stderr.String(), ": want ") {
 			t.Errorf("%s: exit code %d, %s", line, code, &stderr)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 func runDemo(f *pflag.FlagSet) action {
@@ -36,7 +36,7 @@ func runDemo(f *pflag.FlagSet) action {
 		if !f.Changed("seed") {
 			cfg.Seed = rand.Uint64()
 		}
-		ctx, stop := signals.Context(ctx)
+		ctx, stop := terminal.Context(ctx)
 		defer stop()
 		return demo.Run(ctx, cfg)
 	}

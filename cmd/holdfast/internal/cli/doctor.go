@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 func examine(f *pflag.FlagSet) action {
@@ -36,7 +36,7 @@ func examine(f *pflag.FlagSet) action {
 			return err
 		}
 		defer o.servers.Close()
-		ctx, stop := signals.Context(ctx)
+		ctx, stop := terminal.Context(ctx)
 		defer stop()
 		var servers []doctor.Config
 		for _, one := range o.servers.All {

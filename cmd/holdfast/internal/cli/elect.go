@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"time"
@@ -12,33 +11,26 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
-	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/sidecar"
 )
 
 type electFlags struct {
 	jobFlags
 
-	again  bool
-	terms  count
-	leader bool
-	watch  bool
-	http   string   // the address
-	hosts  []string // names that are served there, besides addresses and localhost
-	drain  time.Duration
+	again bool
+	terms count
+	http  string   // the address
+	hosts []string // names that are served there, besides addresses and localhost
+	drain time.Duration
 }
 
 func elect(f *pflag.FlagSet) action {
 	o := &electFlags{drain: time.Second}
-	f.BoolVar(&o.leader, "leader", false, "say who leads, and run nothing")
-	f.BoolVar(&o.watch, "watch", false, "say who leads, now and after every change, and run nothing")
 	f.BoolVar(&o.again, "again", false, "campaign again also after the command has ended by itself")
 	f.Var(&o.terms, "terms", "lead at most `N` times (default no limit)")
 	f.StringVar(&o.http, "http", "", "run nothing, and say over HTTP at `ADDRESS`, such as 127.0.0.1:4040, whether this process leads")
@@ -46,18 +38,11 @@ func elect(f *pflag.FlagSet) action {
 	f.Var((*seconds)(&o.drain), "drain", "with --http, when told to end, say for `DUR` that it does not lead, and then resign")
 	o.defineJob(f, "terminate, or kill, which sends no TERM")
 	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
-		if err := chooseOne(f, "leader", "watch", "http"); err != nil {
-			return err
-		}
 		switch {
 		case f.Changed("http"):
 			return o.answer(ctx, stderr)
 		case f.Changed("http-host"), f.Changed("drain"):
 			return exitcode.Usagef("--http-host and --drain need --http")
-		case o.leader:
-			return o.tellLeader(ctx, "leader", stdout, stderr)
-		case o.watch:
-			return o.tellLeader(ctx, "watch", stdout, stderr)
 		}
 		if err := o.takeCommand(); err != nil {
 			return err
@@ -77,87 +62,16 @@ func (o *electFlags) run(ctx context.Context, streams job.Streams) error {
 	})
 }
 
-// checkAlone refuses a command, and flags that are useless without one.
-func (o *electFlags) checkAlone(question string, unused ...string) error {
+// answer campaigns without a command, and answers over HTTP whether this process leads.
+func (o *electFlags) answer(ctx context.Context, stderr io.Writer) error {
 	f := o.flags
-	for _, other := range append(unused, "again", "terms", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "shell") {
-		if err := chooseOne(f, question, other); err != nil {
+	for _, other := range []string{"json", "again", "terms", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "shell"} {
+		if err := chooseOne(f, "http", other); err != nil {
 			return err
 		}
 	}
 	if f.NArg() != 1 || f.Arg(0) == "" {
-		return exitcode.Usagef("want one NAME and no command: holdfast elect NAME --%s", question)
-	}
-	return nil
-}
-
-// leadership is the answer to --leader and --watch.
-type leadership struct {
-	Time       time.Time           `json:"time"`
-	Name       string              `json:"name"`
-	Key        string              `json:"key"` // of the lock that a leader holds
-	Server     string              `json:"server"`
-	Leader     *lockstatus.Holder  `json:"leader"`               // null if nobody leads
-	Candidates []lockstatus.Waiter `json:"candidates,omitempty"` // the first waiters, in order
-}
-
-func (o *electFlags) tellLeader(ctx context.Context, question string, stdout, stderr io.Writer) error {
-	if err := o.checkAlone(question, "ttl", "meta"); err != nil {
-		return err
-	}
-	if o.report != "" && o.report != job.ToStderr {
-		return exitcode.Usagef("with --%s, --json goes to standard output: leave out =FILE", question)
-	}
-	if err := o.checkHolder(); err != nil {
-		return err
-	}
-	o.ttl = 0
-	return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error {
-		candidacy := election.New(locks.Mutex(o.flags.Arg(0), holdfast.Options(), holdfast.Options()))
-		// Watch waits for a server that cannot be reached. Asking first reports a wrong address.
-		status, err := candidacy.Status(ctx)
-		if err != nil {
-			return err
-		}
-		if o.leader {
-			if err := o.show(stdout, status); err != nil || status.Held() {
-				return err
-			}
-			return &exitcode.Error{Code: exitcode.None}
-		}
-		for status, err := range candidacy.Watch(ctx) {
-			if err != nil {
-				return err
-			}
-			if err := o.show(stdout, status); err != nil {
-				return err
-			}
-		}
-		return ctx.Err()
-	})
-}
-
-func (o *electFlags) show(stdout io.Writer, status holdfast.Status) error {
-	name := o.flags.Arg(0)
-	answer := leadership{
-		Time: time.Now(), Name: name, Key: o.keyOf(name), Server: o.servers.Addr(), Candidates: lockstatus.NewWaiters(status.Waiters),
-	}
-	text := fmt.Sprintf("nobody leads %q (key %s)", name, printable.Line(answer.Key, lockstatus.MaxShown))
-	if leader, leads := status.Holder(); leads {
-		answer.Leader = lockstatus.NewAwaited(leader, status.Waiting)
-		text = fmt.Sprintf("%s leads %q", lockstatus.Describe(leader, answer.Key), name)
-	}
-	if len(status.Waiters) > 0 {
-		text += fmt.Sprintf("; %d waiting, first %s", status.Waiting, lockstatus.DescribeWaiter(status.Waiters[0]))
-	}
-	return printResult(stdout, o.report != "", answer, answer.Time.Format(console.TimeFormat)+"  "+text+"\n")
-}
-
-// answer campaigns without a command, and answers over HTTP whether this process leads.
-func (o *electFlags) answer(ctx context.Context, stderr io.Writer) error {
-	f := o.flags
-	if err := o.checkAlone("http", "json"); err != nil {
-		return err
+		return exitcode.Usagef("want one NAME and no command: holdfast elect NAME --http ADDRESS")
 	}
 	address, _, err := listenAddress("http", o.http, "127.0.0.1:4040")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // withoutValue removes the user's text from an error of pflag: it may be a misplaced password.
@@ -158,7 +158,7 @@ func (o *serverFlags) use(ctx context.Context, stderr io.Writer, f func(context.
 		return err
 	}
 	defer locks.Close(connect.CloseTime)
-	ctx, stop := signals.Context(ctx)
+	ctx, stop := terminal.Context(ctx)
 	defer stop()
 	if err = f(ctx, locks); err == nil {
 		return nil
@@ -191,7 +191,7 @@ func (o *serverFlags) exit(ctx context.Context, err error) *exitcode.Error {
 
 // interrupted returns the exit code of the signal that has ended ctx; nil if none has.
 func interrupted(ctx context.Context) *exitcode.Error {
-	var sig signals.Error
+	var sig terminal.SignalError
 	if !errors.As(context.Cause(ctx), &sig) {
 		return nil
 	}

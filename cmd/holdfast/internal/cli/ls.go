@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 type lsFlags struct {
@@ -27,54 +27,53 @@ type lsFlags struct {
 	waiting bool
 	older   time.Duration
 	sort    string
-	limit   int
 }
-
-// The orders of a list.
-const (
-	byName    = "name"
-	byAge     = "age"
-	byWaiters = "waiters"
-	unsorted  = "none"
-)
 
 func ls(f *pflag.FlagSet) action {
 	o := &lsFlags{}
 	o.role = "inspector"
 	f.BoolVar(&o.waiting, "waiting", false, "only locks that somebody waits for")
 	f.Var((*seconds)(&o.older), "older-than", "only locks held for longer than `DUR`")
-	f.StringVar(&o.sort, "sort", "", "`ORDER`: name, age (the oldest first), waiters (the most first), or none, as they are found "+
-		"(default name; with --json none)")
-	f.IntVarP(&o.limit, "limit", "n", 0, "only the first `N` in that order")
+	f.StringVar(&o.sort, "sort", byName, orders)
 	o.define(f)
 	o.defineJSON()
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
-		if o.sort == "" && o.json {
-			o.sort = unsorted
-		}
-		switch {
-		case !slices.Contains([]string{"", byName, byAge, byWaiters, unsorted}, o.sort):
-			return exitcode.Usagef("--sort %q: want name, age, waiters or none", o.sort)
-		case o.limit < 0 || o.limit == 0 && f.Changed("limit"):
-			return exitcode.Usagef("--limit %d: want at least 1", o.limit)
-		}
 		return o.inspect(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
-			if o.servers.AreQuorum() && (o.waiting || o.sort == byWaiters) {
-				return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --waiting and --sort waiters")
+			if err := o.checkOrder(o.sort); err != nil {
+				return err
+			}
+			if o.servers.AreQuorum() && o.waiting {
+				return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --waiting")
 			}
 			return o.list(ctx, in, stdout)
 		})
 	}
 }
 
+// The orders of a table.
+const (
+	byName    = "name"
+	byAge     = "age"
+	byWaiters = "waiters"
+	orders    = "`ORDER` of the table: name, age (the oldest first), or waiters (the most first)"
+)
+
+func (o *serverFlags) checkOrder(order string) error {
+	switch {
+	case order != byName && order != byAge && order != byWaiters:
+		return exitcode.Usagef("--sort %q: want name, age or waiters", order)
+	case order == byWaiters && o.servers.AreQuorum():
+		return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --sort waiters")
+	}
+	return nil
+}
+
 // list prints the locks, even if an error ends the list early. It reports locks that the user may not read on the console.
 func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Writer) error {
-	locks := ranking{order: o.sort, limit: o.limit}
-	to := &listWriter{w: stdout, json: o.json}
+	var rows []lockstatus.Summary
 	var denied, failed error
-	n, found := 0, false
+	listed, found := false, false
 	for s, err := range in.List(ctx, o.flags.Arg(0)) {
-		l := listed{Summary: lockstatus.Summarize(s)}
 		switch {
 		case err != nil && s.Name == "":
 			failed = err
@@ -85,24 +84,18 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 			continue
 		}
 		found = true
+		l := lockstatus.Summarize(s)
 		if o.waiting && l.Waiting == 0 || o.older > 0 && (s.Kind == holdfast.KindElection || l.Age <= o.older) {
 			continue
 		}
-		if o.json {
-			l.report = lockstatus.NewReport(s, o.servers.AreQuorum())
-		}
-		n++
-		locks.add(l)
-		if o.sort == unsorted && (len(locks.all) == atOnce || n == o.limit) {
-			if err := to.write(locks.all); err != nil {
-				return err
-			}
-			if locks.all = locks.all[:0]; n == o.limit {
-				break
-			}
+		listed = true
+		if !o.json {
+			rows = append(rows, l)
+		} else if err := printJSON(stdout, lockstatus.NewReport(s, o.servers.AreQuorum())); err != nil {
+			return err
 		}
 	}
-	if err := to.write(locks.sorted()); err != nil {
+	if err := printLocks(stdout, sorted(rows, o.sort)); err != nil {
 		return err
 	}
 	absent, _ := access.Absent(in)
@@ -114,7 +107,7 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 		return failed
 	case denied != nil:
 		return &exitcode.Error{Code: exitcode.OfLibrary(denied).Code}
-	case n > 0:
+	case listed:
 		return nil
 	}
 	if !o.json {
@@ -127,50 +120,23 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 	return &exitcode.Error{Code: exitcode.None}
 }
 
-type listed struct {
-	lockstatus.Summary
-	report *lockstatus.Report // nil without --json
-}
-
-// ranking keeps the first locks in an order: all, or as many as limit says unless it is 0.
-type ranking struct {
-	order string
-	limit int
-	all   []listed
-}
-
-func (r *ranking) add(l listed) {
-	r.all = append(r.all, l)
-	if r.limit > 0 && len(r.all) >= 2*r.limit+atOnce { // bounds the memory
-		r.sorted()
+// sorted sorts locks, and returns them.
+func sorted(locks []lockstatus.Summary, order string) []lockstatus.Summary {
+	rank := func(l lockstatus.Summary) int64 {
+		switch {
+		case order == byWaiters:
+			return int64(l.Waiting)
+		case order != byAge:
+			return 0
+		case l.Kind == string(holdfast.KindElection):
+			return -1 // leading for long is no sign of trouble
+		}
+		return int64(l.Age)
 	}
-}
-
-// sorted returns the first locks in the order, and forgets the others.
-func (r *ranking) sorted() []listed {
-	if r.order != unsorted {
-		slices.SortFunc(r.all, func(a, b listed) int {
-			return cmp.Or(cmp.Compare(r.rank(b), r.rank(a)), strings.Compare(a.Name, b.Name))
-		})
-	}
-	if r.limit > 0 && len(r.all) > r.limit {
-		clear(r.all[r.limit:])
-		r.all = r.all[:r.limit]
-	}
-	return r.all
-}
-
-// rank returns a lock's rank. The lock with the highest rank comes first.
-func (r *ranking) rank(l listed) int64 {
-	switch {
-	case r.order == byWaiters:
-		return int64(l.Waiting)
-	case r.order != byAge:
-		return 0
-	case l.Kind == string(holdfast.KindElection):
-		return -1 // leading for long is no sign of trouble
-	}
-	return int64(l.Age)
+	slices.SortFunc(locks, func(a, b lockstatus.Summary) int {
+		return cmp.Or(cmp.Compare(rank(b), rank(a)), strings.Compare(a.Name, b.Name))
+	})
+	return locks
 }
 
 var lockColumns = []table.Column{
@@ -178,43 +144,27 @@ var lockColumns = []table.Column{
 	{Title: "TTL", Right: true, Expendable: true}, {Title: "WAITING", Right: true}, {Title: "GRANT", Expendable: true},
 }
 
-func lockRow(l listed) []string {
+func lockRow(l lockstatus.Summary) []string {
 	return []string{l.Name, l.Kind, l.Holders, lockstatus.Age(l.Age), lockstatus.Age(l.TTL), cmp.Or(l.Awaited(), "-"), cmp.Or(l.Grant, "-")}
 }
 
-// atOnce is how many locks are written at once if they are not sorted. The first of these batches decides the widths of the columns.
-const atOnce = 100
-
-// listWriter writes locks as a table that fits the terminal, or each as a line of JSON.
-type listWriter struct {
-	w      io.Writer
-	json   bool
-	layout *table.Layout // nil before the first batch
-}
-
-func (to *listWriter) write(locks []listed) error {
-	var rows [][]string
-	for _, l := range locks {
-		if !to.json {
-			rows = append(rows, lockRow(l))
-		} else if err := printJSON(to.w, l.report); err != nil {
-			return err
-		}
-	}
-	if len(rows) == 0 {
+// printLocks prints a table that fits the terminal, if there are any locks.
+func printLocks(w io.Writer, locks []lockstatus.Summary) error {
+	if len(locks) == 0 {
 		return nil
 	}
-	var text strings.Builder
-	if to.layout == nil {
-		columns := 0
-		if f, is := to.w.(*os.File); is {
-			columns, _, _ = tty.Size(f)
-		}
-		to.layout = table.Fit(lockColumns, rows, columns)
-		text.WriteString(console.Styles(console.HasStyles(to.w)).Text("1", to.layout.Header()) + "\n")
+	var rows [][]string
+	for _, l := range locks {
+		rows = append(rows, lockRow(l))
 	}
+	columns := 0
+	if f, is := w.(*os.File); is {
+		columns, _, _ = terminal.Size(f)
+	}
+	layout := table.Fit(lockColumns, rows, columns)
+	text := []string{console.Styles(console.HasStyles(w)).Bold(layout.Header())}
 	for _, row := range rows {
-		text.WriteString(to.layout.Line(row) + "\n")
+		text = append(text, layout.Line(row))
 	}
-	return printText(to.w, text.String())
+	return printText(w, strings.Join(text, "\n")+"\n")
 }

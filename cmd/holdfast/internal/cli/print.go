@@ -43,19 +43,19 @@ func printResult(w io.Writer, asJSON bool, value any, text string) error {
 // outcome is what --json prints for a command that does one thing with one lock. Outcome says what was done or, if that failed, is
 // busy, lost, broken, interrupted or failed.
 type outcome struct {
-	Name     string             `json:"name,omitempty"`
-	Server   string             `json:"server"`
-	Outcome  string             `json:"outcome"`
-	ExitCode int                `json:"exit_code"`
-	Parties  int                `json:"parties,omitempty"`
-	Phase    uint64             `json:"phase,omitempty"` // of a barrier
-	Fence    uint64             `json:"fence,omitempty"`
-	TTL      int64              `json:"ttl_ms,omitempty"`
-	Expires  *time.Time         `json:"expires,omitempty"` // or later; by this machine's clock
-	Ticket   string             `json:"ticket,omitempty"`  // its file
-	Waited   int64              `json:"waited_ms"`
-	Holder   *lockstatus.Holder `json:"holder,omitempty"` // who holds the lock instead
-	Error    string             `json:"error,omitempty"`
+	Name     string              `json:"name,omitempty"`
+	Server   string              `json:"server"`
+	Outcome  string              `json:"outcome"`
+	ExitCode int                 `json:"exit_code"`
+	Parties  int                 `json:"parties,omitempty"`
+	Phase    uint64              `json:"phase,omitempty"` // of a barrier
+	Fence    uint64              `json:"fence,omitempty"`
+	TTL      int64               `json:"ttl_ms,omitempty"`
+	Expires  *time.Time          `json:"expires,omitempty"` // or later; by this machine's clock
+	Ticket   string              `json:"ticket,omitempty"`  // its file
+	Waited   int64               `json:"waited_ms"`
+	Holder   *lockstatus.Process `json:"holder,omitempty"` // who holds the lock instead
+	Error    string              `json:"error,omitempty"`
 
 	began time.Time
 }

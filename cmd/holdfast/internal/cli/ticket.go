@@ -15,43 +15,30 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 	"github.com/holdfast-go/holdfast/transfer"
 )
 
 // ticketFlags are the flags that acquire, renew and release have in common.
 type ticketFlags struct {
 	serverFlags
-	place  ticketPlace
-	origin *ticketOrigin // of the ticket that was read; nil if unknown
+	place ticketPlace
+	from  string // the address of the server that gave the ticket that was read; "" if unknown
 }
 
 // defineTicket defines the flags. about describes --ticket.
 func (o *ticketFlags) defineTicket(f *pflag.FlagSet, about string) {
 	o.ttl, o.role = time.Minute, "locker"
 	o.lacks = "whose locks have no tickets: name one server, or use holdfast run"
-	f.StringVar(&o.place.file, "ticket", "", about)
-	f.IntVar(&o.place.fd, "ticket-fd", 0, "the same, with the open file descriptor `N`")
+	f.StringVar((*string)(&o.place), "ticket", "", about)
 	o.define(f)
 	o.defineJSON()
 	o.defineStrict()
 }
 
-// check checks the flags, and takes the file descriptor.
-func (o *ticketFlags) check(forWriting bool) error {
-	switch fd := o.place.fd; {
-	case o.flags.Changed("ticket") == o.flags.Changed("ticket-fd"):
-		return exitcode.Usagef("want --ticket FILE or --ticket-fd N: where the ticket is; see holdfast help %s", o.flags.Name())
-	case o.flags.Changed("ticket") && o.place.file == "":
-		return exitcode.Usagef("--ticket is empty")
-	case o.flags.Changed("ticket"):
-	case fd < 0 || fd == 2 || forWriting && fd == 0 || !forWriting && fd == 1:
-		return exitcode.Usagef("--ticket-fd %d: choose another file descriptor", fd)
-	case fd == 1 && o.json:
-		return exitcode.Usagef("--ticket-fd 1 and --json: both go to standard output")
-	}
-	if err := o.place.claim(forWriting); err != nil {
-		return exitcode.Usagef("--ticket-fd: %w", err)
+func (o *ticketFlags) check() error {
+	if o.place == "" {
+		return exitcode.Usagef("want --ticket FILE: where the ticket is; see holdfast help %s", o.flags.Name())
 	}
 	return checkTTL(o.ttl)
 }
@@ -77,10 +64,13 @@ func acquire(f *pflag.FlagSet) action {
 		if err := checkMeta(o.meta); err != nil {
 			return err
 		}
-		if err := o.check(true); err != nil {
+		if err := o.check(); err != nil {
 			return err
 		}
-		r := &outcome{Name: f.Arg(0), Ticket: o.place.file}
+		if o.place.isStdout() && o.json {
+			return exitcode.Usagef("--ticket %s and --json: both go to standard output", o.place)
+		}
+		r := &outcome{Name: f.Arg(0), Ticket: string(o.place)}
 		return o.do(ctx, stdout, stderr, r, func(ctx context.Context, locks *connect.Locks) error {
 			return o.acquire(ctx, stdout, locks.Client(), r)
 		})
@@ -89,7 +79,7 @@ func acquire(f *pflag.FlagSet) action {
 
 // acquire acquires the lock, detaches it, and writes the ticket. After an error it releases the lock.
 func (o *acquireFlags) acquire(ctx context.Context, stdout io.Writer, client *holdfast.Client, r *outcome) error {
-	if err := o.place.checkFree(); err != nil { // checked before a long wait
+	if err := o.place.check(); err != nil {
 		return exitcode.Errorf(exitcode.CannotCreate, "the ticket cannot be written: %w", err)
 	}
 	// The library renews the lock until there is a ticket.
@@ -98,15 +88,13 @@ func (o *acquireFlags) acquire(ctx context.Context, stdout io.Writer, client *ho
 	if err != nil {
 		return whenInterrupted(ctx, o.refused(r, err), "%s while waiting for lock %q; there is no ticket", r.Name)
 	}
-	from := &ticketOrigin{Server: r.Server, RunID: o.runID(ctx, r.Name)}
 	began := time.Now()
 	ticket, err := transfer.Detach(ctx, lease, o.ttl)
 	if err != nil {
 		return o.kept(err, lease.Release(context.Background()))
 	}
-	from.Expires = began.Add(o.ttl)
 	if err = ctx.Err(); err == nil {
-		err = o.place.write(ctx, ticket, from)
+		err = o.place.write(ctx, ticket, r.Server)
 	}
 	if err != nil {
 		return o.unwritten(ctx, r, err, giveBack(client, ticket))
@@ -114,7 +102,7 @@ func (o *acquireFlags) acquire(ctx context.Context, stdout io.Writer, client *ho
 	r.Outcome, r.Fence = "acquired", lease.Fence()
 	r.keepsFor(o.ttl, began)
 	text := strconv.FormatUint(r.Fence, 10) + "\n"
-	if o.flags.Changed("ticket-fd") && o.place.fd == 1 {
+	if o.place.isStdout() {
 		text = ""
 	}
 	if err := o.print(stdout, r, text); err != nil {
@@ -133,7 +121,7 @@ func (o *acquireFlags) unwritten(ctx context.Context, r *outcome, err, kept erro
 	if exit := interrupted(ctx); exit != nil {
 		code = exit.Code
 	}
-	return exitcode.Errorf(code, "the ticket of lock %q was not written to %s: %w; %s", r.Name, &o.place, err, what)
+	return exitcode.Errorf(code, "the ticket of lock %q was not written to %s: %w; %s", r.Name, o.place, err, what)
 }
 
 func (o *acquireFlags) patience() holdfast.WaitOption {
@@ -158,7 +146,7 @@ func (o *acquireFlags) refused(r *outcome, err error) error {
 
 // whenInterrupted replaces err if it only says that a signal has ended ctx.
 func whenInterrupted(ctx context.Context, err error, format, arg string) error {
-	var sig signals.Error
+	var sig terminal.SignalError
 	if !errors.As(context.Cause(ctx), &sig) || !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -191,17 +179,11 @@ func renew(f *pflag.FlagSet) action {
 	return o.withTicket(func(ctx context.Context, client *holdfast.Client, t transfer.Ticket, r *outcome) error {
 		began := time.Now()
 		if err := transfer.Extend(ctx, client, t, o.ttl); err != nil {
-			err, _ = o.lost(ctx, r, err)
+			err, _ = o.lost(r, err)
 			return err
 		}
 		r.Outcome = "renewed"
 		r.keepsFor(o.ttl, began)
-		if o.origin != nil && r.Expires.After(o.origin.Expires) {
-			o.origin.Expires = *r.Expires
-			if err := o.place.update(t, o.origin); err != nil {
-				o.console.Warnf("the lock is renewed, but the ticket does not say so: %v", err)
-			}
-		}
 		return nil
 	})
 }
@@ -219,15 +201,15 @@ func release(f *pflag.FlagSet) action {
 				err = fmt.Errorf("%w; the lock expires by itself", err)
 			}
 		case errors.Is(err, holdfast.ErrLost):
-			err, certain = o.lost(ctx, r, err)
+			err, certain = o.lost(r, err)
 		default:
 			return err
 		}
 		if r.Outcome = "released"; certain {
 			return errors.Join(err, o.remove())
 		}
-		if o.place.file != "" {
-			err = exitcode.Errorf(exitcode.Lost, "%w; the ticket %s is kept: remove it if the lock is lost", err, &o.place)
+		if !o.place.isDescriptor() {
+			err = exitcode.Errorf(exitcode.Lost, "%w; the ticket %s is kept: remove it if the lock is lost", err, o.place)
 		}
 		return err
 	})
@@ -240,32 +222,17 @@ func (o *ticketFlags) remove() error {
 	return nil
 }
 
-// runID returns the run id of the server that has the lock; "" if unknown.
-func (o *ticketFlags) runID(ctx context.Context, name string) string {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	return o.servers.All[0].RunID(ctx, o.keyOf(name))
-}
-
-// lost explains that the server does not know the ticket. certain reports that the lock is lost beyond doubt. Until a ticket expires, only
-// the server that gave it knows; a server with another run id may be a different one, or the same one after a restart.
-func (o *ticketFlags) lost(ctx context.Context, r *outcome, err error) (_ error, certain bool) {
-	if !errors.Is(err, holdfast.ErrLost) {
-		return err, false
-	}
-	because, from := "the ticket has expired, or was released", o.origin
+// lost explains that the server does not know the ticket. certain is false if another server may know it.
+func (o *ticketFlags) lost(r *outcome, err error) (_ error, certain bool) {
+	because := "the ticket has expired, or was released"
 	switch {
-	case from == nil:
+	case !errors.Is(err, holdfast.ErrLost):
+		return err, false
+	case o.from == "":
 		because += ", or is of another server"
-	case time.Now().Before(from.Expires) && (from.RunID == "" || from.RunID != o.runID(ctx, r.Name)):
-		until := from.Expires.Local().Format(time.DateTime)
-		doubt := fmt.Sprintf("which lasts until %s: if that address is now another server's than when the ticket was written, reach that one",
-			until)
-		if from.Server != r.Server {
-			doubt = fmt.Sprintf("which is of %s and lasts until %s: if that is another server, name it with --redis", from.Server, until)
-		}
-		return exitcode.Errorf(exitcode.Lost, "%s does not have lock %q under this ticket, %s; "+
-			"if not, the lock is lost, and somebody else may hold it", r.Server, r.Name, doubt), false
+	case o.from != r.Server:
+		return exitcode.Errorf(exitcode.Lost, "%s does not have lock %q under this ticket, which is of %s: if that is another server, "+
+			"name it with --redis; if not, the lock is lost, and somebody else may hold it", r.Server, r.Name, o.from), false
 	}
 	return exitcode.Errorf(exitcode.Lost, "lock %q on %s is lost: %s; somebody else may hold the lock", r.Name, r.Server, because), true
 }
@@ -273,19 +240,19 @@ func (o *ticketFlags) lost(ctx context.Context, r *outcome, err error) (_ error,
 // withTicket returns an action that reads the ticket, calls f, which completes the outcome, and prints that.
 func (o *ticketFlags) withTicket(f func(context.Context, *holdfast.Client, transfer.Ticket, *outcome) error) action {
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
-		if err := o.check(false); err != nil {
+		if err := o.check(); err != nil {
 			return err
 		}
-		r := &outcome{Ticket: o.place.file}
+		r := &outcome{Ticket: string(o.place)}
 		return o.do(ctx, stdout, stderr, r, func(ctx context.Context, locks *connect.Locks) error {
 			t, from, exposed, err := o.place.read()
 			if err != nil {
 				return &exitcode.Error{Code: exitcode.NoInput, Err: err}
 			}
 			if exposed {
-				o.console.Warnf("other users can read the ticket %s, and whoever has it can take the lock: chmod 600 it", o.place.file)
+				o.console.Warnf("other users can read the ticket %s, and whoever has it can take the lock: chmod 600 it", o.place)
 			}
-			r.Name, o.origin = t.Name(), from
+			r.Name, o.from = t.Name(), from
 			if err := f(ctx, locks.Client(), t, r); err != nil {
 				return whenInterrupted(ctx, err, "%s before the server answered; run holdfast %s again", o.flags.Name())
 			}

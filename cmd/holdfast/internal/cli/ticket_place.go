@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,159 +10,122 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"time"
+	"strings"
+	"syscall"
 
 	"github.com/holdfast-go/holdfast/transfer"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
-// ticketPlace is where a ticket is: a file that only its owner can read or, if file is "", a file descriptor that this process was given.
-// The first line is the ticket, as transfer.Ticket marshals it. The second line, which may be missing, is the ticketOrigin.
-type ticketPlace struct {
-	file string
-	fd   int
+// ticketPlace is the name of the file where a ticket is. Only its owner can read it, unless the name is that of a file descriptor that this
+// process was given, such as /dev/fd/3. The first line is the ticket, as transfer.Ticket marshals it; the second, which may be missing, is
+// the address of the server that gave it, without credentials.
+type ticketPlace string
 
-	descriptor *os.File // a copy of fd
+func (p ticketPlace) isDescriptor() bool {
+	return strings.HasPrefix(string(p), "/dev/fd/") || p == "/dev/stdin" || p.isStdout()
 }
 
-func (p *ticketPlace) String() string {
-	if p.file != "" {
-		return p.file
-	}
-	return fmt.Sprintf("file descriptor %d", p.fd)
-}
+func (p ticketPlace) isStdout() bool { return p == "/dev/stdout" || p == "/dev/fd/1" }
 
-// claim copies the file descriptor. It is called before anything is opened, which might get the descriptor's number if it is not open.
-func (p *ticketPlace) claim(forWriting bool) (err error) {
-	if p.file == "" {
-		p.descriptor, err = duplicate(p.fd, forWriting)
-	}
-	return err
-}
-
-// checkFree returns an error if the file exists, whatever it is, or if its folder does not.
-func (p *ticketPlace) checkFree() error {
-	if p.file == "" {
-		return nil
-	}
-	_, err := os.Lstat(p.file)
-	switch {
-	case err == nil:
-		return fmt.Errorf("%s exists: if it is a ticket, holdfast release --ticket FILE releases the lock and removes the file", p.file)
-	case errors.Is(err, fs.ErrNotExist):
-		_, err = os.Stat(filepath.Dir(p.file))
-	}
-	return err
-}
-
-// ticketOrigin says which server gave a ticket, and how long the ticket lasts.
-type ticketOrigin struct {
-	Server  string    `json:"server"`           // its address, without credentials
-	RunID   string    `json:"run_id,omitempty"` // the server's run id at that time
-	Expires time.Time `json:"expires"`          // or later; by the clock of the machine that wrote the ticket
-}
-
-func ticketText(t transfer.Ticket, from *ticketOrigin) ([]byte, error) {
-	text, err := t.MarshalText()
-	if err != nil || from == nil {
-		return append(text, '\n'), err
-	}
-	origin, err := json.Marshal(ticketOrigin{from.Server, from.RunID, from.Expires.UTC().Truncate(time.Second)})
-	return fmt.Appendf(text, "\n%s\n", origin), err
-}
-
-// write writes a ticket. After an error there is no file. If ctx ends, write stops waiting for a pipe's reader.
-func (p *ticketPlace) write(ctx context.Context, t transfer.Ticket, from *ticketOrigin) error {
-	text, err := ticketText(t, from)
-	if err != nil {
-		return err
-	}
-	if p.file != "" {
-		f, err := os.OpenFile(p.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// check returns an error if no ticket can be written. It is called before a long wait: no file may exist, but its folder must.
+func (p ticketPlace) check() error {
+	if p.isDescriptor() {
+		f, err := os.OpenFile(string(p), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			return err
 		}
-		_, err = f.Write(text)
-		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-			_ = os.Remove(p.file)
+		defer f.Close()
+		if _, _, is := terminal.Size(f); is {
+			return fmt.Errorf("%s is a terminal, and a ticket is a secret", p)
 		}
-		return err
-	}
-	written := make(chan error, 1)
-	go func() {
-		_, err := p.descriptor.Write(text)
-		written <- errors.Join(err, p.descriptor.Close())
-	}()
-	select {
-	case err := <-written:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// update replaces the origin in a ticket's file.
-func (p *ticketPlace) update(t transfer.Ticket, from *ticketOrigin) error {
-	if p.file == "" {
 		return nil
 	}
-	was, err := os.ReadFile(p.file)
+	_, err := os.Lstat(string(p))
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s exists: if it is a ticket, holdfast release --ticket FILE releases the lock and removes the file", p)
+	case errors.Is(err, fs.ErrNotExist):
+		_, err = os.Stat(filepath.Dir(string(p)))
+	}
+	return err
+}
+
+// write writes a ticket. After an error there is no file. If ctx ends, write stops waiting for a pipe's reader.
+func (p ticketPlace) write(ctx context.Context, t transfer.Ticket, server string) error {
+	text, err := t.MarshalText()
 	if err != nil {
 		return err
 	}
-	text, err := ticketText(t, from)
+	text = fmt.Appendf(text, "\n%s\n", server)
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if p.isDescriptor() {
+		flags = os.O_WRONLY | syscall.O_NONBLOCK // otherwise, opening a pipe would wait for a reader
+	}
+	f, err := os.OpenFile(string(p), flags, 0o600)
 	if err != nil {
 		return err
 	}
-	if ticket := bytes.IndexByte(text, '\n'); !bytes.HasPrefix(was, text[:ticket]) {
-		return fmt.Errorf("%s has another ticket now", p.file)
-	}
-	f, err := os.OpenFile(p.file, os.O_WRONLY, 0)
-	if err != nil {
-		return err
+	if p.isDescriptor() {
+		written := make(chan error, 1)
+		go func() {
+			_, err := f.Write(text)
+			written <- errors.Join(err, f.Close())
+		}()
+		select {
+		case err := <-written:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	_, err = f.Write(text)
-	return errors.Join(err, f.Truncate(int64(len(text))), f.Close())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		_ = os.Remove(string(p))
+	}
+	return err
 }
 
 // maxTicket bounds how many bytes are read. A ticket takes up to 2 KiB.
 const maxTicket = 4096
 
-// read reads a ticket and its origin, which is nil if unknown. exposed reports that other users can read the file. A shell may have turned
-// line ends into spaces.
-func (p *ticketPlace) read() (t transfer.Ticket, from *ticketOrigin, exposed bool, err error) {
-	f := p.descriptor
-	if p.file != "" {
-		info, err := os.Lstat(p.file)
+// read reads a ticket and the address of its server, which is "" if unknown. exposed reports that other users can read the file. A shell may
+// have turned line ends into spaces.
+func (p ticketPlace) read() (t transfer.Ticket, server string, exposed bool, err error) {
+	if !p.isDescriptor() {
+		info, err := os.Lstat(string(p))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return t, nil, false, fmt.Errorf("there is no ticket %s: it was released, or never acquired", p.file)
+			return t, "", false, fmt.Errorf("there is no ticket %s: it was released, or never acquired", p)
 		case err != nil:
-			return t, nil, false, err
+			return t, "", false, err
 		case !info.Mode().IsRegular():
-			return t, nil, false, fmt.Errorf("%s is not a regular file", p.file)
+			return t, "", false, fmt.Errorf("%s is not a regular file", p)
 		}
 		exposed = runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0
-		if f, err = os.Open(p.file); err != nil {
-			return t, nil, false, err
-		}
+	}
+	f, err := os.Open(string(p))
+	if err != nil {
+		return t, "", false, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxTicket))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return t, nil, false, err
+		return t, "", false, err
 	}
 	fields := bytes.Fields(text)
 	if len(fields) == 0 || t.UnmarshalText(fields[0]) != nil {
-		return t, nil, false, fmt.Errorf("%s has no ticket", p)
+		return t, "", false, fmt.Errorf("%s has no ticket", p)
 	}
-	if rest := bytes.Join(fields[1:], []byte(" ")); json.Unmarshal(rest, &from) != nil {
-		from = nil
+	if len(fields) == 2 {
+		server = string(fields[1])
 	}
-	return t, from, exposed, nil
+	return t, server, exposed, nil
 }
 
-func (p *ticketPlace) remove() error {
-	if p.file == "" {
+func (p ticketPlace) remove() error {
+	if p.isDescriptor() {
 		return nil
 	}
-	return os.Remove(p.file)
+	return os.Remove(string(p))
 }

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -35,25 +34,25 @@ func TestATicketReplacesNothing(t *testing.T) {
 		"file": func(name string) error { return os.WriteFile(name, []byte("mine"), 0o644) },
 		"link": func(name string) error { return os.Symlink(target, name) },
 	} {
-		file := ticketPlace{file: filepath.Join(dir, name)}
-		if err := put(file.file); err != nil {
+		file := ticketPlace(filepath.Join(dir, name))
+		if err := put(string(file)); err != nil {
 			t.Fatal(err)
 		}
-		if err := file.checkFree(); err == nil {
+		if err := file.check(); err == nil {
 			t.Errorf("%s: it counts as free", name)
 		}
-		if err := file.write(t.Context(), ticket, nil); !errors.Is(err, fs.ErrExist) {
+		if err := file.write(t.Context(), ticket, "redis:6379"); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s: written: %v", name, err)
 		}
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(got) != "mine" {
 		t.Errorf("%q, %v", got, err)
 	}
-	file := ticketPlace{file: target}
-	if err := file.write(t.Context(), ticket, nil); err != nil {
+	file := ticketPlace(target)
+	if err := file.write(t.Context(), ticket, "redis:6379"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := (&ticketPlace{file: filepath.Join(dir, "link")}).read(); err == nil {
+	if _, _, _, err := ticketPlace(filepath.Join(dir, "link")).read(); err == nil {
 		t.Error("a link was followed")
 	}
 	if got, _, exposed, err := file.read(); err != nil || exposed || got.Name() != "orders" {
@@ -61,59 +60,33 @@ func TestATicketReplacesNothing(t *testing.T) {
 	}
 }
 
-// A ticket can be read from a file whose line ends a shell has changed. If the line with its origin is missing or incomplete, only the
-// origin is unknown.
+// A ticket can be read from a file whose line ends a shell has changed. If the line with its server is missing or not alone, only the server
+// is unknown.
 func TestATicketSaysWhereItIsFrom(t *testing.T) {
-	ticket := newTicket(t)
-	from := ticketOrigin{Server: "redis:6379", RunID: "f00d", Expires: time.Date(2026, 11, 27, 2, 0, 0, 0, time.UTC)}
-	written := from
-	written.Expires = written.Expires.Add(999) // fractions of a second are left out
-	p := &ticketPlace{file: filepath.Join(t.TempDir(), "t")}
-	if err := p.write(t.Context(), ticket, &written); err != nil {
+	p := ticketPlace(filepath.Join(t.TempDir(), "t"))
+	if err := p.write(t.Context(), newTicket(t), "redis:6379"); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(p.file)
+	text, err := os.ReadFile(string(p))
 	if err != nil {
 		t.Fatal(err)
 	}
 	kept := string(text)
 	first, _, _ := strings.Cut(kept, "\n")
-	for content, want := range map[string]*ticketOrigin{
-		kept:                                   &from,
-		strings.ReplaceAll(kept, "\n", " "):    &from,
-		strings.ReplaceAll(kept, "\n", "\r\n"): &from,
-		strings.TrimSpace(kept):                &from,
-		first + "\n":                           nil,
-		first + "\n{\"server\":\"re":           nil,
-		first + "\nx\ny\n":                     nil,
+	for content, want := range map[string]string{
+		kept:                                   "redis:6379",
+		strings.ReplaceAll(kept, "\n", " "):    "redis:6379",
+		strings.ReplaceAll(kept, "\n", "\r\n"): "redis:6379",
+		strings.TrimSpace(kept):                "redis:6379",
+		first + "\n":                           "",
+		first + "\nx\ny\n":                     "",
 	} {
-		if err := os.WriteFile(p.file, []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(string(p), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, origin, _, err := p.read()
-		if err != nil || got.Name() != "orders" || !reflect.DeepEqual(origin, want) {
-			t.Errorf("%q: %+v, %v", content, origin, err)
+		got, server, _, err := p.read()
+		if err != nil || got.Name() != "orders" || server != want {
+			t.Errorf("%q: %q, %v", content, server, err)
 		}
-	}
-}
-
-// A file that is gone, or contains another ticket by now, is not changed.
-func TestOnlyTheTicketsOwnFileIsUpdated(t *testing.T) {
-	from, p := &ticketOrigin{Server: "redis:6379"}, &ticketPlace{file: filepath.Join(t.TempDir(), "t")}
-	if err := p.update(newTicket(t), from); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if err := p.write(t.Context(), newTicket(t), nil); err != nil {
-		t.Fatal(err)
-	}
-	was, err := os.ReadFile(p.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.update(newTicket(t), from); err == nil {
-		t.Error("another ticket's file was updated")
-	}
-	if got, err := os.ReadFile(p.file); err != nil || string(got) != string(was) {
-		t.Error("another ticket's file has changed: ", err)
 	}
 }

@@ -25,7 +25,7 @@ func TestASignalBeforeTheServerAnswersIsNamed(t *testing.T) {
 	if err := f.Parse([]string{"--redis", "redis://127.0.0.1:1", "--ticket", name}); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.place.write(t.Context(), newTicket(t), nil); err != nil {
+	if err := o.place.write(t.Context(), newTicket(t), ""); err != nil {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer

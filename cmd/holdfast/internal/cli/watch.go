@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/fullscreen"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
@@ -30,16 +28,13 @@ type watchFlags struct {
 func watch(f *pflag.FlagSet) action {
 	o := &watchFlags{}
 	o.role = "inspector"
-	f.StringVar(&o.sort, "sort", byName, "`ORDER` of the table: name, age (the oldest first), or waiters (the most first)")
+	f.StringVar(&o.sort, "sort", byName, orders)
 	o.define(f)
 	o.defineJSON()
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
-		if !slices.Contains([]string{byName, byAge, byWaiters}, o.sort) {
-			return exitcode.Usagef("--sort %q: want name, age or waiters", o.sort)
-		}
 		return o.inspect(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
-			if o.servers.AreQuorum() && o.sort == byWaiters {
-				return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --sort waiters")
+			if err := o.checkOrder(o.sort); err != nil {
+				return err
 			}
 			if screen := fullscreen.Of(stdout); screen != nil && !o.json {
 				return o.fill(ctx, in, screen)
@@ -109,8 +104,6 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 		case hint := <-hints:
 			b.hints = append(b.hints, hint)
 		case <-screen.Resized:
-		case <-screen.Suspended:
-			screen.Suspend(ctx)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -124,8 +117,7 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 // board is what is shown on the terminal.
 type board struct {
 	o       *watchFlags
-	rows    []listed // the first locks
-	locks   int      // how many there are
+	rows    []lockstatus.Summary // in order
 	held    int
 	waiting int           // number of processes
 	standby int           // see lockstatus.Summary
@@ -135,12 +127,11 @@ type board struct {
 	hints   []string      // other prefixes that have locks, shown if this one has none
 }
 
-// look looks at all locks. It keeps the first 1,000, whatever the size of the terminal.
+// look looks at all locks.
 func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
 	began := time.Now()
 	defer func() { b.took = time.Since(began) }()
 	next := board{o: b.o, hints: b.hints}
-	first := ranking{order: b.o.sort, limit: 1000}
 	for s, err := range in.List(ctx, b.o.flags.Arg(0)) {
 		if err != nil && s.Name != "" {
 			continue // this lock cannot be read; holdfast ls says why
@@ -148,16 +139,16 @@ func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
 		if err != nil {
 			return err
 		}
-		l := listed{Summary: lockstatus.Summarize(s)}
-		next.locks++
+		l := lockstatus.Summarize(s)
 		next.waiting += l.Waiting
 		next.standby += l.Standby
 		if s.Held() {
 			next.held++
 		}
-		first.add(l)
+		next.rows = append(next.rows, l)
 	}
-	next.rows, next.seen = first.sorted(), time.Now()
+	sorted(next.rows, b.o.sort)
+	next.seen = time.Now()
 	*b = next
 	return nil
 }
@@ -177,7 +168,7 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 	case b.standby > 0:
 		waiting += fmt.Sprintf(", %d standby", b.standby)
 	}
-	head := fmt.Sprintf("%s on %s: %d, %d held, %s", what, printable.Line(b.o.servers.Addr(), maxTitle), b.locks, b.held, waiting)
+	head := fmt.Sprintf("%s on %s: %d, %d held, %s", what, printable.Line(b.o.servers.Addr(), maxTitle), len(b.rows), b.held, waiting)
 	at := b.seen.Format(time.TimeOnly)
 	if room := columns - len(at) - 1; room > 20 {
 		head = table.Cut(head, room)
@@ -202,12 +193,12 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 		}
 		lines = append(lines, line)
 	}
-	if b.locks == 0 {
+	if len(b.rows) == 0 {
 		for _, hint := range b.hints {
 			lines = append(lines, table.Cut(printable.Line(hint, maxTitle), columns))
 		}
 	}
-	if left := b.locks - len(shown); left > 0 {
+	if left := len(b.rows) - len(shown); left > 0 {
 		lines = append(lines, s.Dim(fmt.Sprintf("and %d more", left)))
 	}
 	return lines[:min(len(lines), rows)]

@@ -279,19 +279,7 @@ func (s *Server) Locks(cfg *holdfast.Config) (*holdfast.Client, error) {
 	return holdfastgoredis.New(s.Client, cfg)
 }
 
-// RunID returns the run id of the server that has a key, or "" if it cannot be read. Run ids are unique, and a server gets a new one
-// when it restarts.
-func (s *Server) RunID(ctx context.Context, key string) string {
-	if cluster, is := s.Client.(*redis.ClusterClient); is {
-		master, err := cluster.MasterForKey(ctx, key)
-		if err != nil {
-			return ""
-		}
-		return runID(ctx, master)
-	}
-	return runID(ctx, s.Client)
-}
-
+// runID returns the server's id, which is new after a restart; "" if it cannot be read.
 func runID(ctx context.Context, client redis.Cmdable) string {
 	text, _ := client.Info(ctx, "server").Result()
 	_, rest, _ := strings.Cut(text, "run_id:")

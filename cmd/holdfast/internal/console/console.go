@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // Console writes messages, one line each. Messages quote servers and other holders, so it removes passwords and
@@ -137,7 +137,7 @@ func (h logHandler) WithGroup(string) slog.Handler { return h }
 // IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	return ok && tty.IsTerminal(f)
+	return ok && terminal.Is(f)
 }
 
 // HasStyles reports whether a stream is a terminal that shows bold type and colors, and whose user wants them.

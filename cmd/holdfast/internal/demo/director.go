@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/standstill"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // Times in the second act.
@@ -141,7 +141,7 @@ func (d *director) killHolder() {
 	d.sayf("%s to worker %d, which holds the lock in the middle of its work", d.Red("kill -9"), victim)
 	d.ending[victim] = true
 	killed := d.record(victim, Killed)
-	d.try(func() error { return d.processes.signal(victim, int(syscall.SIGKILL)) })
+	d.try(func() error { return d.processes.signal(victim, syscall.SIGKILL) })
 	d.awaitTakeover(killed, victim, ": the dead worker's lease expired")
 	d.wait(restartTime)
 	if d.processes.running[victim] != nil {
@@ -162,12 +162,12 @@ func (d *director) pauseHolder() {
 	}
 	d.sayf("%s to worker %d: it holds the lock, and sleeps past its lease", d.Yellow("kill -STOP"), victim)
 	paused := d.record(victim, Paused)
-	d.try(func() error { return d.processes.signal(victim, signals.Stop) })
+	d.try(func() error { return d.processes.signal(victim, terminal.Stop) })
 	d.awaitTakeover(paused, victim, ", and the ledger notes its fence")
 	d.wait(sleepTime)
 	d.processes.order(victim, goOn) // to be read when the worker wakes
 	d.record(victim, Resumed)
-	d.try(func() error { return d.processes.signal(victim, signals.Continue) })
+	d.try(func() error { return d.processes.signal(victim, terminal.Continue) })
 	d.sayf("%s to worker %d: it wakes up, and believes it has the lock", d.Yellow("kill -CONT"), victim)
 	d.await(patience, func(e Event) bool {
 		switch {

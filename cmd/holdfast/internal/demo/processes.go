@@ -12,11 +12,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // canPause reports whether this system can pause a process.
-const canPause = signals.Stop != 0
+const canPause = terminal.Stop != 0
 
 type processes struct {
 	assignment assignment
@@ -99,10 +99,10 @@ func (p *processes) orderAll(o order) {
 	}
 }
 
-func (p *processes) signal(n, sig int) error {
+func (p *processes) signal(n int, sig syscall.Signal) error {
 	w := p.running[n]
-	w.paused = sig == signals.Stop
-	return w.cmd.Process.Signal(syscall.Signal(sig))
+	w.paused = sig == terminal.Stop
+	return w.cmd.Process.Signal(sig)
 }
 
 // end ends all workers, and passes their last events to last. It kills paused workers at once, and the others if they do not end by

@@ -13,7 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // TestMain makes the test binary a worker if the demo starts it as one.
@@ -80,7 +80,7 @@ func TestPausedWorkersAreEndedAtOnce(t *testing.T) {
 	if e := <-p.events; e.Kind != Ready {
 		t.Fatalf("the worker's first event is %+v", e)
 	}
-	if err := p.signal(1, signals.Stop); err != nil {
+	if err := p.signal(1, terminal.Stop); err != nil {
 		t.Fatal(err)
 	}
 	p.patience = time.Hour

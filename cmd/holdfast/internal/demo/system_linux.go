@@ -13,11 +13,11 @@ func dieWithThread(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// clockError is how much the clocks of two processes may differ: readBase takes well under a microsecond.
+// clockError is how much the clocks of two processes may differ: At takes well under a microsecond.
 const clockError = time.Microsecond
 
-// readShared reads CLOCK_MONOTONIC, which is one clock for the whole machine.
-func readShared() Instant {
+// Now reads CLOCK_MONOTONIC, which is one clock for the whole machine.
+func Now() Instant {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		panic("holdfast demo: CLOCK_MONOTONIC: " + err.Error())

@@ -10,9 +10,8 @@ import (
 // dieWithThread does nothing: here a worker ends when its standard input ends.
 func dieWithThread(*exec.Cmd) {}
 
-// clockError is how much the clocks of two processes may differ: each starts from the time of day, which may be corrected between two
-// starts.
+// clockError is how much the clocks of two processes may differ: the time of day may be corrected meanwhile.
 const clockError = time.Millisecond
 
-// readShared reads the time of day, the only clock that processes share on every system.
-func readShared() Instant { return Instant(time.Now().UnixNano()) }
+// Now reads the time of day, the only clock that processes share on every system.
+func Now() Instant { return Instant(time.Now().UnixNano()) }

@@ -48,18 +48,15 @@ type Finding struct {
 	Remedy      string   `json:"remedy,omitempty"`
 }
 
-func fine(id, saw string) Finding { return Finding{ID: id, Severity: OK, Saw: saw} }
-
+func fine(id, saw string) Finding { return Finding{id, OK, nil, saw, "", ""} }
 func note(id, saw, consequence, remedy string) Finding {
-	return Finding{ID: id, Severity: Note, Saw: saw, Consequence: consequence, Remedy: remedy}
+	return Finding{id, Note, nil, saw, consequence, remedy}
 }
-
 func warning(id, saw, consequence, remedy string) Finding {
-	return Finding{ID: id, Severity: Warning, Saw: saw, Consequence: consequence, Remedy: remedy}
+	return Finding{id, Warning, nil, saw, consequence, remedy}
 }
-
 func problem(id, saw, consequence, remedy string) Finding {
-	return Finding{ID: id, Severity: Problem, Saw: saw, Consequence: consequence, Remedy: remedy}
+	return Finding{id, Problem, nil, saw, consequence, remedy}
 }
 
 // unchecked returns the finding of a check that was impossible because a command failed.

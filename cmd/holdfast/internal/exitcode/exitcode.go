@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // Exit codes of holdfast itself, which holdfast help exit-codes explains. New ones may be added; the existing ones do not change. 64 to 78 are those of sysexits.h, 124 to 127 those of timeout(1) and shells.
@@ -71,10 +71,10 @@ func Of(err error) *Error {
 // OfLibrary gives an error of the library, or of a signal, its exit code. Every other error gets Unavailable.
 func OfLibrary(err error) *Error {
 	code := Unavailable
-	var sig signals.Error
+	var sig terminal.SignalError
 	switch {
 	case errors.As(err, &sig):
-		code = Signal + signals.Number(sig.Signal)
+		code = Signal + terminal.Number(sig.Signal)
 	case errors.Is(err, holdfast.ErrInvalid):
 		code = Usage
 	case errors.Is(err, holdfast.ErrDenied):

@@ -2,25 +2,20 @@
 package fullscreen
 
 import (
-	"context"
 	"io"
 	"os"
 	"os/signal"
 	"strings"
-	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // Screen is a terminal that is drawn on as a whole. What it showed before comes back at the end.
 type Screen struct {
 	console.Styles
-	f         *os.File
-	Resized   <-chan os.Signal // receives a value when the terminal's size has changed
-	Suspended <-chan os.Signal // receives a value when ^Z asks the program to stop, which then calls Suspend
-	stop      func()
+	Resized chan os.Signal // receives a value when the terminal's size has changed
+	f       *os.File
 }
 
 // Escape sequences that take the terminal and give it back.
@@ -35,66 +30,28 @@ func Of(w io.Writer) *Screen {
 	if !ok || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
-	if _, _, ok := tty.Size(f); !ok {
+	if _, _, ok := terminal.Size(f); !ok {
 		return nil
 	}
-	return &Screen{f: f, Styles: os.Getenv("NO_COLOR") == ""}
+	return &Screen{f: f, Styles: os.Getenv("NO_COLOR") == "", Resized: make(chan os.Signal, 1)}
 }
 
-// Begin takes the terminal.
+// Begin takes the terminal. From then on ^Z does nothing: a program that stops would leave the shell with the other screen.
 func (s *Screen) Begin() {
-	resized, ignoreSizes := receive(signals.Resizes)
-	suspended, ignoreSuspensions := receive(signals.Suspends)
-	s.Resized, s.Suspended = resized, suspended
-	s.stop = func() {
-		ignoreSizes()
-		ignoreSuspensions()
-	}
+	signal.Ignore(terminal.Suspend)
+	signal.Notify(s.Resized, terminal.Resize)
 	s.write(take)
 }
 
 // End gives the terminal back.
 func (s *Screen) End() {
 	s.write(giveBack)
-	s.stop()
-}
-
-// Suspend gives the terminal back, and stops this program's job. It takes the terminal again when the job continues in the foreground, or
-// when ctx has ended.
-func (s *Screen) Suspend(ctx context.Context) {
-	s.write(giveBack)
-	continued, ignore := receive(signals.Continues)
-	defer ignore()
-	terminal := tty.Open()
-	defer terminal.Close()
-	for ctx.Err() == nil {
-		signals.StopGroup()
-		select {
-		case <-continued:
-		case <-time.After(time.Second): // not stopped: no shell could continue this job
-		case <-ctx.Done():
-		}
-		if terminal == nil || terminal.Foreground(tty.OwnGroup()) {
-			break
-		}
-	}
-	s.write(take)
-}
-
-// receive returns a channel that receives the signals of a kind, until stop is called.
-func receive(kind func(os.Signal) bool) (received <-chan os.Signal, stop func()) {
-	c := make(chan os.Signal, 1)
-	for _, sig := range signals.Handled() {
-		if kind(sig) {
-			signal.Notify(c, sig)
-		}
-	}
-	return c, func() { signal.Stop(c) }
+	signal.Stop(s.Resized)
 }
 
 // Draw replaces everything by the lines that draw returns. They must fit the size of the terminal.
 func (s *Screen) Draw(draw func(s *Screen, columns, rows int) []string) {
-	columns, rows, _ := tty.Size(s.f)
+	columns, rows, _ := terminal.Size(s.f)
 	if columns <= 0 || rows <= 0 {
 		columns, rows = 80, 24
 	}

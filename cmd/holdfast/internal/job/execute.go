@@ -11,8 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 type execution struct {
@@ -25,9 +24,9 @@ type execution struct {
 	lost      error // why the lease was lost, or nil
 	told      bool  // a signal that asks programs to end was passed on
 
-	terminal *tty.Terminal // nil if there is none
-	group    int           // the process group of holdfast
-	shares   bool          // the command shares the terminal's foreground with holdfast
+	terminal *terminal.Terminal // nil if there is none
+	group    int                // the process group of holdfast
+	shares   bool               // the command shares the terminal's foreground with holdfast
 }
 
 // execute runs the command until its last process has ended.
@@ -38,9 +37,8 @@ func (x *execution) execute(env []string) (keeper.Event, error) {
 	if err != nil {
 		return keeper.Event{}, err
 	}
-	x.kept, x.group, x.terminal = kept, tty.OwnGroup(), tty.Open()
+	x.kept, x.group, x.terminal = kept, terminal.OwnGroup(), terminal.Open()
 	defer x.terminal.Close()
-	signals.AllowTerminalFromBackground()
 	// If only one of the two is a terminal, the command may be in a pipe with a pager or an editor that uses the terminal. Then the
 	// command gets the foreground only when it asks for it.
 	x.shares = console.IsTerminal(streams.In) && console.IsTerminal(streams.Out)
@@ -138,11 +136,11 @@ func (x *execution) handle(ev keeper.Event) {
 
 func (x *execution) passOn(sig os.Signal) {
 	switch {
-	case signals.Continues(sig):
+	case sig == terminal.Continue:
 		x.resume()
-	case !signals.IsBrokenPipe(sig):
-		x.told = x.told || signals.EndsProgram(sig)
-		x.kept.Signal(signals.Number(sig))
+	case sig != terminal.BrokenPipe:
+		x.told = x.told || terminal.EndsProgram(sig)
+		x.kept.Signal(terminal.Number(sig))
 	}
 }
 
@@ -151,7 +149,7 @@ func (x *execution) stopAlong(sig int) {
 	if x.terminal == nil {
 		return
 	}
-	if signals.IsTerminalAccess(sig) {
+	if terminal.StopsUsers(sig) {
 		x.shares = true
 		if x.terminal.Foreground(x.group) || x.terminal.Foreground(x.kept.PID) {
 			x.resume()
@@ -159,7 +157,7 @@ func (x *execution) stopAlong(sig int) {
 		}
 	}
 	x.terminal.Pass(x.kept.PID, x.group)
-	signals.StopGroup()
+	terminal.StopGroup()
 	// A stop does not reach all threads at once. If no shell could continue holdfast, the system ignores the stop, and ^Z has no effect.
 	time.Sleep(10 * time.Millisecond)
 	x.resume()
@@ -170,5 +168,5 @@ func (x *execution) resume() {
 	if x.shares {
 		x.terminal.Pass(x.group, x.kept.PID)
 	}
-	x.kept.Signal(signals.Continue)
+	x.kept.Signal(int(terminal.Continue))
 }

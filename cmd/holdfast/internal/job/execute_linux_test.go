@@ -82,17 +82,6 @@ func TestNothingRunsUnderALostLock(t *testing.T) {
 	}
 }
 
-// releasing is a lock that calls released when it is about to be released.
-type releasing struct {
-	*Lock
-	released func()
-}
-
-func (l releasing) release(lease *holdfast.Lease) error {
-	l.released()
-	return l.Lock.release(lease)
-}
-
 // Fault: A keeper exits late, or is killed, before its job has ended or afterwards. The lock is released all the same,
 // once nothing of the job remains.
 //
@@ -130,10 +119,12 @@ until [ -e $DIR/up ]; do sleep 0.01; done; `
 			var left []int
 			released, over := make(chan struct{}), make(chan int, 1)
 			go func() {
-				exit, _ := r.hold(j, releasing{&Lock{Run: r}, func() {
-					_, left = jobIn(dir)
-					close(released)
-				}}, lease)
+				<-lease.Done() // the release has begun
+				_, left = jobIn(dir)
+				close(released)
+			}()
+			go func() {
+				exit, _ := r.hold(j, lease, false)
 				over <- exit.Code
 			}()
 			await(t, "the job runs", func() bool { return exists(filepath.Join(dir, "up")) })

@@ -74,7 +74,13 @@ func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 	}
 }
 
-func (l *Lock) release(lease *holdfast.Lease) error { return lease.Release(context.Background()) }
+func (l *Lock) lend(ctx context.Context, use func(*holdfast.Lease) error) error {
+	lease, err := l.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return use(lease)
+}
 
 func (l *Lock) waiting() string {
 	return fmt.Sprintf("waiting for %s; the command was not run", l.Run.title())

@@ -16,22 +16,22 @@ import (
 
 // Report is what --json writes about a run.
 type Report struct {
-	Name     string             `json:"name"`
-	Server   string             `json:"server"`
-	Outcome  Outcome            `json:"outcome"`
-	ExitCode int                `json:"exit_code"`
-	Fence    uint64             `json:"fence,omitempty"`
-	Fences   map[string]uint64  `json:"fences,omitempty"` // with several locks
-	Nodes    []string           `json:"nodes,omitempty"`  // of a quorum: those that agreed at the end
-	Terms    int                `json:"terms,omitempty"`  // of an election
-	Started  *time.Time         `json:"started,omitempty"`
-	Ended    *time.Time         `json:"ended,omitempty"`
-	Waited   int64              `json:"waited_ms"`
-	Ran      int64              `json:"ran_ms"`
-	Held     int64              `json:"held_ms"`
-	Holder   *lockstatus.Holder `json:"holder,omitempty"` // the holder that kept this run from the lock
-	Run      *PastRun           `json:"run,omitempty"`
-	Error    string             `json:"error,omitempty"`
+	Name     string              `json:"name"`
+	Server   string              `json:"server"`
+	Outcome  Outcome             `json:"outcome"`
+	ExitCode int                 `json:"exit_code"`
+	Fence    uint64              `json:"fence,omitempty"`
+	Fences   map[string]uint64   `json:"fences,omitempty"` // with several locks
+	Nodes    []string            `json:"nodes,omitempty"`  // of a quorum: those that agreed at the end
+	Terms    int                 `json:"terms,omitempty"`  // of an election
+	Started  *time.Time          `json:"started,omitempty"`
+	Ended    *time.Time          `json:"ended,omitempty"`
+	Waited   int64               `json:"waited_ms"`
+	Ran      int64               `json:"ran_ms"`
+	Held     int64               `json:"held_ms"`
+	Holder   *lockstatus.Process `json:"holder,omitempty"` // the holder that kept this run from the lock
+	Run      *PastRun            `json:"run,omitempty"`
+	Error    string              `json:"error,omitempty"`
 
 	lost bool // the lock was lost while the command ran
 }

@@ -21,7 +21,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/spool"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // Run is one run of holdfast run or holdfast elect.
@@ -55,12 +56,12 @@ type Streams struct {
 func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Error) error {
 	r.signals, r.revoked = make(chan os.Signal, 16), make(chan holdfast.LeaseEvent, 1)
 	r.closeTime = connect.CloseTime
-	signal.Notify(r.signals, signals.Handled()...)
+	signal.Notify(r.signals, terminal.Signals()...)
 	// Orphans are reaped until the very end. Signals stay handled: one that arrives while the process exits must not change its exit code.
 	defer keeper.ReapOrphans()()
-	spool := console.NewSpool(r.Streams.Err)
-	defer spool.Flush(r.signals)
-	r.Console = console.New(spool, level)
+	stderr := spool.New(r.Streams.Err, 100*time.Millisecond) // in order with what the command writes
+	defer stderr.Flush(r.signals)
+	r.Console = console.New(stderr, level)
 	r.report = Report{Name: r.Name, Outcome: Failed}
 
 	exit := do()
@@ -77,7 +78,7 @@ func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Er
 	}
 	if reportFile != "" {
 		r.report.Error = r.Console.Redact(r.report.Error)
-		if err := r.unlessTold(func() error { return r.report.write(reportFile, spool) }); err != nil {
+		if err := r.unlessTold(func() error { return r.report.write(reportFile, stderr) }); err != nil {
 			r.Console.Error(fmt.Errorf("the report was not written: %w", err))
 		}
 	}
@@ -100,7 +101,7 @@ func (r *Run) unlessTold(write func() error) error {
 		defer close(done)
 		failed = write()
 	}()
-	if !signals.Await(done, r.signals) {
+	if !terminal.Await(done, r.signals) {
 		select {
 		case <-done:
 		case <-time.After(writeTime):
@@ -178,13 +179,13 @@ func (r *Run) reserve() *exitcode.Error {
 
 // release releases a lease, and warns if it had been lost. If the server does not answer, release says when the lock expires: in exit's
 // error or, if exit has none, in a note.
-func (r *Run) release(s source, lease *holdfast.Lease, exit *exitcode.Error) {
+func (r *Run) release(lease *holdfast.Lease, exit *exitcode.Error) {
 	for _, f := range r.reserved {
 		f.Close()
 	}
 	r.reserved = nil
 	deadline := lease.Deadline().Format(time.TimeOnly)
-	err := s.release(lease)
+	err := lease.Release(context.Background())
 	switch {
 	case err == nil:
 		r.Console.Detailf("released %s", r.quotedNames())
@@ -215,16 +216,12 @@ func (r *Run) UnderLock(ctx context.Context, j *Job, l *Lock) *exitcode.Error {
 	if exit := r.reserve(); exit != nil {
 		return exit
 	}
-	lease, exit := r.obtain(ctx, s, j.TTL, l.Began)
-	if exit != nil {
-		return exit
-	}
-	exit, _ = r.hold(j, s, lease)
-	return exit
+	return r.borrow(ctx, s, j, l.Began, func(*exitcode.Error, bool) bool { return false })
 }
 
-// hold runs the job under a lease, and then releases the lease. ended reports whether a signal asked holdfast to end.
-func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Error, ended bool) {
+// hold runs the job under a lease, and then releases the lease, unless the job succeeded and has to be completed. ended reports whether a
+// signal asked holdfast to end.
+func (r *Run) hold(j *Job, lease *holdfast.Lease, once bool) (exit *exitcode.Error, ended bool) {
 	r.report.Fence = lease.Fence()
 	fences := lease.Fences()
 	if len(fences) > 1 {
@@ -242,20 +239,18 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	noteNodes()
 	if err != nil {
 		exit = &exitcode.Error{Code: exitcode.System, Err: err}
-		r.release(s, lease, exit)
+		r.release(lease, exit)
 		return exit, false
 	}
 	over := time.Now()
 	r.report.Started, r.report.Ended = &started, &over
 	r.report.Ran = over.Sub(started).Milliseconds()
 	exit = r.verdict(j, result, x.lost)
-	if exit.Code == 0 && exit.Err == nil {
-		if o, is := s.(*onceLock); is {
-			return o.complete(lease, j.LostCode), x.told
-		}
+	if once && exit.Code == 0 && exit.Err == nil {
+		return exit, x.told
 	}
 	if kept := r.linger(lease, j.TTL, x.keptUntil); !kept {
-		r.release(s, lease, exit)
+		r.release(lease, exit)
 	}
 	return exit, x.told
 }
@@ -320,10 +315,10 @@ func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) 
 				r.Console.Notef("%s; the lock stays until %s (--min-hold)", r.revocation(e), until.Format(time.TimeOnly))
 			}
 		case sig := <-r.signals:
-			if signals.Suspends(sig) {
-				signals.StopGroup()
+			if sig == terminal.Suspend {
+				terminal.StopGroup()
 			}
-			interrupted = signals.EndsProgram(sig)
+			interrupted = terminal.EndsProgram(sig)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

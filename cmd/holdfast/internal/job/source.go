@@ -17,14 +17,15 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // source is where a run gets leases from: a lock, the lock of a job that is completed once, or the terms of an election.
 type source interface {
-	acquire(ctx context.Context) (*holdfast.Lease, error)
-	release(lease *holdfast.Lease) error
-	// refused returns the exit code after acquire has failed with err.
+	// lend waits for a lease, calls use with it, and returns use's error, or says why there is no lease. An election lends its next term if
+	// use returns election.ErrResign.
+	lend(ctx context.Context, use func(*holdfast.Lease) error) error
+	// refused returns the exit code after lend has failed without a lease.
 	refused(ctx context.Context, err error) *exitcode.Error
 	// tellWaiting tells the user who holds what the run waits for.
 	tellWaiting(ctx context.Context)
@@ -32,175 +33,164 @@ type source interface {
 	waiting() string
 }
 
-// obtain returns a lease that lasts long enough for a job, or the exit code without one. A lease that was handed over may be short at
-// first, perhaps too short to end a command in time.
-func (r *Run) obtain(ctx context.Context, s source, ttl time.Duration, began time.Time) (*holdfast.Lease, *exitcode.Error) {
-	defer func() { r.report.Waited = time.Since(began).Milliseconds() }()
-	for {
-		lease, exit := r.acquire(ctx, s)
-		if exit != nil || time.Until(lease.Deadline()) >= ttl/2 {
-			return lease, exit
+// errOver is what a run returns to its source after its last lease, unless the job is completed.
+var errOver = errors.New("the run is over")
+
+// borrow runs the job under a lease of s that lasts long enough, and again while again returns true. A signal ends a wait.
+//
+// A lease that was handed over may be short at first, perhaps too short to end a command in time.
+func (r *Run) borrow(ctx context.Context, s source, j *Job, began time.Time, again func(exit *exitcode.Error, ended bool) bool) *exitcode.Error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var exit *exitcode.Error // nil while the run waits
+	w := r.wait(ctx, cancel, s)
+	once, isOnce := s.(*onceLock)
+	use := func(lease *holdfast.Lease) error {
+		interrupt := w.end()
+		r.report.Waited = time.Since(began).Milliseconds()
+		if interrupt != nil {
+			exit = r.interrupted(interrupt, s)
+			r.release(lease, exit)
+			return errOver
 		}
-		err := lease.Extend(ctx, ttl)
-		if err == nil {
-			return lease, nil
+		more := false
+		if err := lengthen(ctx, lease, j.TTL); err != nil {
+			exit = r.failure(err)
+			r.release(lease, exit)
+			if more = errors.Is(err, holdfast.ErrLost); more {
+				r.Console.Detailf("%v, before the command could begin; trying again", err)
+			}
+		} else {
+			var ended bool
+			exit, ended = r.hold(j, lease, isOnce)
+			if isOnce && exit.Code == 0 && exit.Err == nil {
+				return nil
+			}
+			more = again(exit, ended)
 		}
-		exit = r.failure(err)
-		r.release(s, lease, exit)
-		if !errors.Is(err, holdfast.ErrLost) {
-			return nil, exit
+		if !more {
+			return errOver
 		}
-		r.Console.Detailf("%v, before the command could begin; trying again", err)
+		exit, began, w = nil, time.Now(), r.wait(ctx, cancel, s)
+		return election.ErrResign
 	}
+	err := s.lend(ctx, use)
+	for errors.Is(err, election.ErrResign) && exit == nil {
+		err = s.lend(ctx, use)
+	}
+	switch {
+	case exit == nil:
+		interrupt := w.end()
+		r.report.Waited = time.Since(began).Milliseconds()
+		if interrupt != nil {
+			return r.interrupted(interrupt, s)
+		}
+		if errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrQuarantine) && !errors.Is(err, holdfast.ErrReplicas) {
+			r.closeTime = time.Second // the server is unlikely to answer soon
+		}
+		return s.refused(ctx, err)
+	case isOnce && exit.Code == 0 && exit.Err == nil:
+		return once.completed(err, j.LostCode)
+	}
+	return exit
+}
+
+func lengthen(ctx context.Context, lease *holdfast.Lease, ttl time.Duration) error {
+	if time.Until(lease.Deadline()) >= ttl/2 {
+		return nil
+	}
+	return lease.Extend(ctx, ttl)
+}
+
+func (r *Run) interrupted(sig os.Signal, s source) *exitcode.Error {
+	r.report.Outcome = Interrupted
+	return exitcode.Errorf(exitcode.Signal+terminal.Number(sig), "%s while %s", sig, s.waiting())
+}
+
+// wait handles signals until end is called, and tells the user what the run waits for.
+type wait struct {
+	stop      context.CancelFunc
+	over      chan struct{}
+	interrupt os.Signal // asked the program to end; nil if none did
 }
 
 // tellAfter is how long a run waits, on a terminal, before it says what for.
 const tellAfter = time.Second
 
-// acquire returns a lease, or the exit code without one. A signal ends the wait.
-func (r *Run) acquire(ctx context.Context, s source) (*holdfast.Lease, *exitcode.Error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type result struct {
-		lease *holdfast.Lease
-		err   error
-	}
-	acquired := make(chan result, 1)
-	go func() {
-		lease, err := s.acquire(ctx)
-		acquired <- result{lease, err}
-	}()
+func (r *Run) wait(ctx context.Context, cancel context.CancelFunc, s source) *wait {
 	r.closeTime = connect.CloseTime
-	tell := time.NewTimer(tellAfter)
-	defer tell.Stop()
-	var interrupt os.Signal
-	for {
-		select {
-		case got := <-acquired:
-			if interrupt != nil {
-				r.report.Outcome = Interrupted
-				exit := exitcode.Errorf(exitcode.Signal+signals.Number(interrupt), "%s while %s", interrupt, s.waiting())
-				if got.lease != nil {
-					r.release(s, got.lease, exit)
+	w := &wait{over: make(chan struct{})}
+	ctx, w.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(w.over)
+		tell := time.NewTimer(tellAfter)
+		defer tell.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case sig := <-r.signals:
+				if sig == terminal.Suspend {
+					terminal.StopGroup()
 				}
-				return nil, exit
-			}
-			if got.err != nil {
-				if errors.Is(got.err, holdfast.ErrUnavailable) &&
-					!errors.Is(got.err, holdfast.ErrQuarantine) && !errors.Is(got.err, holdfast.ErrReplicas) {
-					r.closeTime = time.Second // the server is unlikely to answer soon
+				if terminal.EndsProgram(sig) {
+					w.interrupt = sig
+					cancel()
 				}
-				return nil, s.refused(ctx, got.err)
-			}
-			return got.lease, nil
-		case sig := <-r.signals:
-			switch {
-			case signals.Suspends(sig):
-				signals.StopGroup()
-			case signals.EndsProgram(sig) && interrupt == nil:
-				interrupt = sig
-				cancel()
-			}
-		case <-tell.C:
-			if r.Console.Level() == console.Verbose || console.IsTerminal(r.Streams.Err) {
-				go s.tellWaiting(ctx)
+			case <-tell.C:
+				if r.Console.Level() == console.Verbose || console.IsTerminal(r.Streams.Err) {
+					go s.tellWaiting(ctx)
+				}
 			}
 		}
-	}
-}
-
-// borrowed turns around a function that calls back with a lease (Once.Do, Election.Run): next returns the lease, and the callback
-// returns when giveBack is called.
-type borrowed struct {
-	leases  chan *holdfast.Lease
-	results chan error    // results of the callback
-	over    chan struct{} // closed when the function has returned err
-	err     error
-	lent    bool // the callback waits for its result
-}
-
-// borrow starts the function lend. lend's callback must return what use returns.
-func borrow(lend func(use func(ctx context.Context, lease *holdfast.Lease) error) error) *borrowed {
-	b := &borrowed{leases: make(chan *holdfast.Lease), results: make(chan error), over: make(chan struct{})}
-	go func() {
-		defer close(b.over)
-		b.err = lend(func(ctx context.Context, lease *holdfast.Lease) error {
-			select {
-			case b.leases <- lease:
-				return <-b.results
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
 	}()
-	return b
+	return w
 }
 
-// next returns the next lease. If the function has returned, next returns nil and the function's error.
-func (b *borrowed) next(ctx context.Context) (*holdfast.Lease, error) {
-	select {
-	case lease := <-b.leases:
-		b.lent = true
-		return lease, nil
-	case <-b.over:
-		return nil, b.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// giveBack makes the callback return result. Without a lease it does nothing.
-func (b *borrowed) giveBack(result error) {
-	if b.lent {
-		b.lent = false
-		b.results <- result
-	}
+// end ends the wait, and returns the signal that interrupted it, or nil.
+func (w *wait) end() os.Signal {
+	w.stop()
+	<-w.over
+	return w.interrupt
 }
 
 // onceLock is the source of the lease of a job that is completed once in a window.
 type onceLock struct {
 	*Lock
-	*borrowed // from the attempt under whose lease the command runs
-	run       once.Completion
+	run once.Completion
 }
 
-// errNotCompleted is the result of an attempt whose command did not succeed.
-var errNotCompleted = errors.New("the command did not succeed")
+// errCompleted says that the job was completed before this run.
+var errCompleted = errors.New("the job is completed already")
 
-type completedError struct{ run once.Completion }
-
-func (completedError) Error() string { return "the job is completed already" }
-
-func (o *onceLock) acquire(ctx context.Context) (*holdfast.Lease, error) {
-	job := o.Once(o.Wait.option(o.Began))
-	o.borrowed = borrow(func(use func(context.Context, *holdfast.Lease) error) (err error) {
-		o.run, err = job.Do(ctx, func(_ context.Context, lease *holdfast.Lease) (string, error) {
-			return "", use(context.Background(), lease) // the run notices a lease that is lost already, and asks for another one
-		})
-		return err
+// lend lends a single lease. If use returns nil, the completion is recorded: lend retries that until the lease ends, or until a signal asks
+// holdfast to end.
+func (o *onceLock) lend(ctx context.Context, use func(*holdfast.Lease) error) (err error) {
+	used, stop := false, func() {}
+	defer func() { stop() }()
+	o.run, err = o.Once(o.Wait.option(o.Began)).Do(ctx, func(_ context.Context, lease *holdfast.Lease) (string, error) {
+		used = true
+		if err := use(lease); err != nil {
+			return "", err
+		}
+		signalled, end := terminal.Context(context.Background())
+		unhook := context.AfterFunc(signalled, func() { _ = lease.Release(context.Background()) })
+		stop = func() { unhook(); end() }
+		return "", nil
 	})
-	lease, err := o.next(context.Background()) // Do returns when ctx ends
-	if lease == nil && err == nil {
-		err = completedError{o.run}
+	if !used && err == nil {
+		return errCompleted
 	}
-	return lease, err
-}
-
-func (o *onceLock) release(lease *holdfast.Lease) error {
-	err := o.Lock.release(lease)
-	o.giveBack(errNotCompleted)
-	<-o.over
 	return err
 }
 
 func (o *onceLock) refused(ctx context.Context, err error) *exitcode.Error {
 	r := o.Run
-	var completed completedError
 	switch {
-	case errors.As(err, &completed):
+	case errors.Is(err, errCompleted):
 		r.report.Outcome = Done
-		r.report.Run = NewPastRun(completed.run)
-		r.tellf("%s; the command was not run", DescribeRun(r.Name, completed.run))
+		r.report.Run = NewPastRun(o.run)
+		r.tellf("%s; the command was not run", DescribeRun(r.Name, o.run))
 		return &exitcode.Error{}
 	case errors.Is(err, once.ErrExhausted):
 		r.report.Outcome = Tries
@@ -209,27 +199,21 @@ func (o *onceLock) refused(ctx context.Context, err error) *exitcode.Error {
 	return o.Lock.refused(ctx, err)
 }
 
-// complete records that the command has succeeded, and releases the lease. It retries until the lease ends, or until a signal asks
-// holdfast to end.
-func (o *onceLock) complete(lease *holdfast.Lease, lostCode int) *exitcode.Error {
+// completed returns the exit code after the command has succeeded. err says why that was not recorded, or is nil.
+func (o *onceLock) completed(err error, lostCode int) *exitcode.Error {
 	r := o.Run
-	ctx, stop := signals.Context(context.Background())
-	defer stop()
-	defer context.AfterFunc(ctx, func() { _ = lease.Release(context.Background()) })()
-	o.giveBack(nil)
-	<-o.over
 	var lost *holdfast.LostError
 	switch {
-	case o.err == nil || o.run.Here:
+	case err == nil || o.run.Here:
 		r.report.Run = NewPastRun(o.run)
 		r.Console.Detailf("job %q is completed, on try %d", r.Name, o.run.Try)
 		return &exitcode.Error{}
-	case errors.As(o.err, &lost):
+	case errors.As(err, &lost):
 		r.report.Outcome = Lost
 		return exitcode.Errorf(lostCode, "%w; the command succeeded, but too late to count, so it may run again", lost)
 	}
-	return exitcode.Errorf(exitcode.OfLibrary(o.err).Code,
-		"the command succeeded, but this could not be recorded, so it may run again: %w", o.err)
+	return exitcode.Errorf(exitcode.OfLibrary(err).Code,
+		"the command succeeded, but this could not be recorded, so it may run again: %w", err)
 }
 
 // DescribeRun says when a run was completed, and by whom.
@@ -253,25 +237,19 @@ func (r *Run) InElection(ctx context.Context, j *Job, election *election.Electio
 	if exit := r.reserve(); exit != nil {
 		return exit
 	}
-	c := newCandidate(ctx, r, election)
-	defer c.withdraw()
-	for {
-		r.report.Error = ""
-		lease, exit := r.obtain(ctx, c, j.TTL, time.Now())
-		if exit != nil {
-			return exit
-		}
+	return r.borrow(ctx, &candidate{r, election}, j, time.Now(), func(exit *exitcode.Error, ended bool) bool {
 		r.report.Terms++
-		exit, ended := r.hold(j, c, lease)
 		if ended || r.report.Terms == terms.Most || !terms.continues(r.report.Outcome, exit.Code) {
-			return exit
+			return false
 		}
 		if exit.Err != nil {
 			r.Console.Error(fmt.Errorf("%w; campaigning again", exit.Err))
 		} else {
 			r.Console.Detailf("the command ended with exit code %d; campaigning again", exit.Code)
 		}
-	}
+		r.report.Error = ""
+		return true
+	})
 }
 
 // continues reports whether another term follows one that ended with this outcome and exit code.
@@ -289,45 +267,26 @@ func (t Terms) continues(outcome Outcome, code int) bool {
 
 // candidate is a source whose leases are the terms of an election.
 type candidate struct {
-	*borrowed
 	run      *Run
 	election *election.Election
-	cancel   context.CancelFunc // ends the campaign
-	elected  time.Time          // when the latest term began
-}
-
-func newCandidate(ctx context.Context, r *Run, e *election.Election) *candidate {
-	c := &candidate{run: r, election: e}
-	ctx, c.cancel = context.WithCancel(ctx)
-	c.borrowed = borrow(func(use func(context.Context, *holdfast.Lease) error) error { return e.Run(ctx, use) })
-	return c
-}
-
-func (c *candidate) withdraw() {
-	c.cancel()
-	c.giveBack(election.ErrResign)
-	<-c.over
 }
 
 // termPause is the minimum time between the beginnings of two terms, so that a command that fails at once is not restarted in a tight loop.
 const termPause = time.Second
 
-// acquire resigns from the present term, if there is one, and returns the next.
-func (c *candidate) acquire(ctx context.Context) (*holdfast.Lease, error) {
-	if c.lent {
-		select {
-		case <-time.After(time.Until(c.elected.Add(termPause))):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+func (c *candidate) lend(ctx context.Context, use func(*holdfast.Lease) error) error {
+	return c.election.Run(ctx, func(_ context.Context, term *holdfast.Lease) error {
+		elected := time.Now()
+		err := use(term)
+		if errors.Is(err, election.ErrResign) {
+			select {
+			case <-time.After(time.Until(elected.Add(termPause))):
+			case <-ctx.Done():
+			}
 		}
-		c.giveBack(election.ErrResign)
-	}
-	term, err := c.next(ctx)
-	c.elected = time.Now()
-	return term, err
+		return err
+	})
 }
-
-func (c *candidate) release(lease *holdfast.Lease) error { return lease.Release(context.Background()) }
 
 func (c *candidate) refused(_ context.Context, err error) *exitcode.Error { return c.run.failure(err) }
 

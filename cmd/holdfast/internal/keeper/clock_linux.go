@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"os"
+	"os/signal"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,63 +19,16 @@ func (systemClock) now() instant {
 	return instant(ts.Nano())
 }
 
+// newAlarm returns an alarm that sends SIGCONT to this process: a keeper that is stopped is continued. Any other SIGCONT rings it, too.
 func (systemClock) newAlarm() (alarm, error) {
-	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
-	if err != nil {
-		return nil, os.NewSyscallError("timerfd_create", err)
-	}
-	a := &timer{make(chan struct{}, 1), os.NewFile(uintptr(fd), "timer")}
-	go func() {
-		buf := make([]byte, 8)
-		for {
-			if _, err := a.f.Read(buf); err != nil {
-				return
-			}
-			select {
-			case a.c <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	return a, nil
-}
-
-type timer struct {
-	c chan struct{}
-	f *os.File
-}
-
-func (a *timer) rings() <-chan struct{} { return a.c }
-
-func (a *timer) set(at instant) {
-	spec := &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(at, 0)))}
-	raw, err := a.f.SyscallConn()
-	if err != nil {
-		return // the timer is closed
-	}
-	_ = raw.Control(func(fd uintptr) {
-		_ = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME, spec, nil)
-	})
-}
-
-func (a *timer) close() { a.f.Close() }
-
-// wakingClock is the keeper's clock. Its alarms continue a stopped keeper.
-type wakingClock struct{ systemClock }
-
-func (c wakingClock) newAlarm() (alarm, error) {
-	a, err := c.systemClock.newAlarm()
-	if err != nil {
-		return nil, err
-	}
+	a := &timer{c: make(chan os.Signal, 1)}
 	event := sigevent{signal: int32(unix.SIGCONT)}
-	w := &wakingAlarm{alarm: a}
 	if _, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_BOOTTIME,
-		uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&w.id))); errno != 0 {
-		a.close()
+		uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&a.id))); errno != 0 {
 		return nil, os.NewSyscallError("timer_create", errno)
 	}
-	return w, nil
+	signal.Notify(a.c, unix.SIGCONT)
+	return a, nil
 }
 
 // sigevent is C's struct sigevent. notify is SIGEV_SIGNAL, which is 0.
@@ -84,14 +38,14 @@ type sigevent struct {
 	_              [56 - unsafe.Sizeof(uintptr(0))]byte
 }
 
-// wakingAlarm is an alarm with a timer that sends SIGCONT.
-type wakingAlarm struct {
-	alarm
+type timer struct {
+	c  chan os.Signal
 	id int32
 }
 
-func (w *wakingAlarm) set(at instant) {
-	w.alarm.set(at)
+func (a *timer) rings() <-chan os.Signal { return a.c }
+
+func (a *timer) set(at instant) {
 	// The timer repeats, in case the process is stopped again before it acts.
 	interval := instant(0)
 	if at != 0 {
@@ -99,10 +53,10 @@ func (w *wakingAlarm) set(at instant) {
 	}
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(at, 0))), Interval: unix.NsecToTimespec(int64(interval))}
 	// It cannot fail with this timer and a valid time.
-	_, _, _ = unix.Syscall6(unix.SYS_TIMER_SETTIME, uintptr(w.id), unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	_, _, _ = unix.Syscall6(unix.SYS_TIMER_SETTIME, uintptr(a.id), unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 }
 
-func (w *wakingAlarm) close() {
-	w.set(0)
-	w.alarm.close()
+func (a *timer) close() {
+	a.set(0)
+	signal.Stop(a.c)
 }

@@ -2,7 +2,10 @@
 
 package keeper
 
-import "time"
+import (
+	"os"
+	"time"
+)
 
 var started = time.Now()
 
@@ -11,14 +14,14 @@ type systemClock struct{}
 
 func (systemClock) now() instant { return instant(time.Since(started)) + 1 }
 
-func (systemClock) newAlarm() (alarm, error) { return &timer{c: make(chan struct{}, 1)}, nil }
+func (systemClock) newAlarm() (alarm, error) { return &timer{c: make(chan os.Signal, 1)}, nil }
 
 type timer struct {
-	c chan struct{}
+	c chan os.Signal
 	t *time.Timer
 }
 
-func (a *timer) rings() <-chan struct{} { return a.c }
+func (a *timer) rings() <-chan os.Signal { return a.c }
 
 func (a *timer) set(at instant) {
 	a.close()
@@ -27,7 +30,7 @@ func (a *timer) set(at instant) {
 	}
 	a.t = time.AfterFunc(time.Duration(at-systemClock{}.now()), func() {
 		select {
-		case a.c <- struct{}{}:
+		case a.c <- nil:
 		default:
 		}
 	})

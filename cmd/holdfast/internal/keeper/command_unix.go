@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper/launcher"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // command is the command, which leads a process group, and the processes that it started.
@@ -152,8 +152,7 @@ func (c *command) toGroup(sig unix.Signal) {
 
 // takeTerminal gives the terminal to group if the job has its foreground.
 func (c *command) takeTerminal(group int) {
-	signal.Ignore(unix.SIGTTOU)
-	t := tty.Open()
+	t := terminal.Open()
 	t.Pass(c.pid, group)
 	t.Close()
 }

@@ -7,8 +7,7 @@
 //
 //   - If the keeper is killed, the kernel kills the command (PR_SET_PDEATHSIG) and gives the other processes to the parent, which is a
 //     subreaper, too. The parent kills them, and waits for those that it may not kill. The keeper's end continues a stopped parent.
-//   - If the keeper is stopped, each renewal continues it, and so does the kernel when the keeper has to act. If it still has not ended the
-//     job just before the deadline, the parent kills it.
+//   - If the keeper is stopped, each renewal continues it, and so does the kernel, again and again, when the keeper has to act.
 //   - If parent and keeper are killed at the same instant, processes that the command has started survive, but not the command.
 //
 // On other systems the keeper is a goroutine. It ends the job's process group or, on Windows, only the command.
@@ -19,10 +18,10 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/spool"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 // Policy says what happens to a job that loses its lock.
@@ -86,16 +85,14 @@ type Event struct {
 type Job struct {
 	PID    int // of the command, and of its process group
 	clock  clock
-	out    *outbox[order]
-	guard  *guard
-	wake   func() // as in link
+	out    *spool.Writer // to the keeper, which may be stopped
+	wake   func()        // as in link
 	events chan Event
 }
 
 // link is a parent's hold on its keeper.
 type link struct {
 	conn io.ReadWriteCloser
-	kill func()       // kills the keeper; nil if it is not a process
 	wake func()       // continues a stopped keeper; nil if it is not a process
 	wait func() error // waits for the keeper's end
 	// cleanUp kills the processes of a dead keeper's job. It passes those that it may not kill to denied, and waits for them.
@@ -141,14 +138,11 @@ func Start(spec Spec) (*Job, error) {
 
 // begin tells a keeper to start the command.
 func begin(l *link, clock clock, spec Spec) (*Job, error) {
-	j := &Job{clock: clock, wake: l.wake, events: make(chan Event, 16)}
+	j := &Job{clock: clock, wake: l.wake, events: make(chan Event, 16), out: spool.New(l.conn, 0)}
 	dec := json.NewDecoder(l.conn)
-	j.out = newOutbox(json.NewEncoder(l.conn), func(older, newer order) bool {
-		return older.Op == opDeadline && newer.Op == opDeadline
-	})
-	j.out.add(order{
+	j.send(order{
 		Op: opStart, Command: []byte(strings.Join(append([]string{spec.Path}, spec.Args...), "\x00")), OnLost: spec.OnLost,
-		KillAfter: spec.KillAfter, Max: spec.MaxRuntime, Group: tty.OwnGroup(),
+		KillAfter: spec.KillAfter, Max: spec.MaxRuntime, Group: terminal.OwnGroup(),
 	})
 	var ev Event
 	err := dec.Decode(&ev)
@@ -157,12 +151,10 @@ func begin(l *link, clock clock, spec Spec) (*Job, error) {
 		err = errors.Join(errors.New("keeper did not start"), err)
 	case ev.Kind == failed:
 		err = errors.New(ev.Err)
-	default:
-		j.guard, err = newGuard(clock, spec.OnLost, spec.KillAfter, l.kill)
 	}
 	if err != nil {
 		l.conn.Close()
-		j.out.close()
+		j.out.Close()
 		return nil, errors.Join(err, l.wait())
 	}
 	j.PID = ev.PIDs[0]
@@ -176,30 +168,22 @@ func (j *Job) listen(dec *json.Decoder, l *link) {
 	for {
 		var ev Event
 		err := dec.Decode(&ev)
-		if err == nil && ev.Kind == Denied {
-			j.guard.end() // killing the keeper would not help
-		}
 		if err == nil && ev.Kind != Ended {
 			j.events <- ev
 			continue
 		}
-		killed := j.guard.end()
 		l.conn.Close()
 		if err == nil {
 			// The keeper is a subreaper without children, so no process of the job remains. The caller may release the lock while the
 			// keeper exits.
 			j.events <- ev
 		}
-		j.out.close()
+		j.out.Close()
 		werr := l.wait()
 		if err != nil {
 			// Now that wait has returned, the keeper's children are children of this process.
 			l.cleanUp(func(pids []int) { j.events <- Event{Kind: Denied, PIDs: pids} })
-			ev = Event{Kind: Ended, Err: "keeper died: " + errors.Join(err, werr).Error()}
-			if killed != "" {
-				ev = Event{Kind: Ended, Signal: int(syscall.SIGKILL), Cause: killed}
-			}
-			j.events <- ev
+			j.events <- Event{Kind: Ended, Err: "keeper died: " + errors.Join(err, werr).Error()}
 		}
 		return
 	}
@@ -217,29 +201,23 @@ func (j *Job) Wait() {
 
 // Release lets the command run. The lock is certain until deadline.
 func (j *Job) Release(deadline time.Time) {
-	at := j.toInstant(deadline)
-	j.guard.release(at)
-	j.out.add(order{Op: opRelease, Deadline: at})
+	j.send(order{Op: opRelease, Deadline: j.toInstant(deadline)})
 }
 
 // SetDeadline tells the keeper that the lock is now certain until t.
-func (j *Job) SetDeadline(t time.Time) {
-	at := j.toInstant(t)
-	j.guard.move(at)
-	j.out.add(order{Op: opDeadline, Deadline: at})
-	// A stopped keeper must read this before the kernel continues it at the deadline that it knows.
-	if j.wake != nil {
-		j.wake()
-	}
-}
+func (j *Job) SetDeadline(t time.Time) { j.send(order{Op: opDeadline, Deadline: j.toInstant(t)}) }
 
 // Signal sends sig to the job's process group.
-func (j *Job) Signal(sig int) { j.out.add(order{Op: opSignal, Signal: sig}) }
+func (j *Job) Signal(sig int) { j.send(order{Op: opSignal, Signal: sig}) }
 
 // Lost tells the keeper that the lock is lost. The keeper does at once what OnLost says.
-func (j *Job) Lost() {
-	j.guard.lose()
-	j.out.add(order{Op: opLost})
+func (j *Job) Lost() { j.send(order{Op: opLost}) }
+
+func (j *Job) send(o order) {
+	_ = json.NewEncoder(j.out).Encode(o) // never fails
+	if j.wake != nil {
+		j.wake() // a stopped keeper must read a later deadline before the kernel continues it at the one that it knows
+	}
 }
 
 // toInstant converts t to the clock that keeper and parent share. It reads that clock first, so that a pause between the two readings makes

@@ -1,6 +1,9 @@
 package keeper
 
-import "time"
+import (
+	"os"
+	"time"
+)
 
 // instant is a time, in nanoseconds, on a clock that advances while the machine sleeps. 0 means none.
 type instant int64
@@ -16,7 +19,7 @@ type clock interface {
 // alarm rings at an instant, or at once if that has passed, perhaps while the machine was asleep.
 type alarm interface {
 	set(at instant) // replaces the instant; 0 means never
-	rings() <-chan struct{}
+	rings() <-chan os.Signal
 	close()
 }
 

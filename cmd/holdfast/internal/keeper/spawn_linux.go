@@ -66,7 +66,6 @@ func spawn(spec Spec) (_ *link, err error) {
 	keepers.pids[pid] = true
 	return &link{
 		conn: conn,
-		kill: func() { _ = cmd.Process.Kill() }, // fails if the keeper has ended
 		wake: func() { _ = cmd.Process.Signal(unix.SIGCONT) },
 		wait: func() error {
 			err := cmd.Wait()
@@ -140,7 +139,7 @@ func keep(args []string) int {
 		return 2
 	}
 	spec := Spec{Env: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	supervise(conn, wakingClock{}, func(o order) (processes, error) { return startCommand(o, spec) })
+	supervise(conn, systemClock{}, func(o order) (processes, error) { return startCommand(o, spec) })
 	return 0
 }
 

@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/spool"
 )
 
 // change is a change of the command's state: it stopped or ended.
@@ -36,7 +38,7 @@ type supervisor struct {
 	max      time.Duration
 	group    int // the parent's
 
-	out   *outbox[Event]
+	out   *spool.Writer // to the parent, which may be stopped
 	proc  processes
 	clock clock
 	alarm alarm
@@ -51,11 +53,8 @@ type supervisor struct {
 // supervise runs a job, from the first order on conn to the job's end. start starts the command.
 func supervise(conn io.ReadWriter, clock clock, start func(order) (processes, error)) {
 	dec := json.NewDecoder(conn)
-	out := newOutbox(json.NewEncoder(conn), func(older, newer Event) bool {
-		return older.Kind == Stopped && newer.Kind == Stopped // the other kinds happen once
-	})
-	defer out.close()
-	s := &supervisor{out: out, clock: clock, result: Event{Kind: Ended}}
+	s := &supervisor{out: spool.New(conn, 0), clock: clock, result: Event{Kind: Ended}}
+	defer s.out.Close()
 	var o order
 	if dec.Decode(&o) != nil {
 		return
@@ -107,7 +106,7 @@ func supervise(conn io.ReadWriter, clock clock, start func(order) (processes, er
 	}
 }
 
-func (s *supervisor) tell(ev Event) { s.out.add(ev) }
+func (s *supervisor) tell(ev Event) { _ = json.NewEncoder(s.out).Encode(ev) } // never fails
 
 func (s *supervisor) obey(o order) {
 	switch o.Op {

@@ -180,21 +180,21 @@ func (w *world) now() instant { return instant(w.elapsed()) + 1 }
 func (w *world) newAlarm() (alarm, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	a := &virtualAlarm{w: w, c: make(chan struct{}, 1)}
+	a := &virtualAlarm{w: w, c: make(chan os.Signal, 1)}
 	w.alarms = append(w.alarms, a)
 	return a, nil
 }
 
 type virtualAlarm struct {
 	w *world
-	c chan struct{}
+	c chan os.Signal
 
 	mu sync.Mutex
 	at instant
 	t  *time.Timer
 }
 
-func (a *virtualAlarm) rings() <-chan struct{} { return a.c }
+func (a *virtualAlarm) rings() <-chan os.Signal { return a.c }
 
 func (a *virtualAlarm) set(at instant) {
 	a.mu.Lock()
@@ -219,7 +219,7 @@ func (a *virtualAlarm) wind() {
 	}
 	a.t = time.AfterFunc(time.Duration(a.at-a.w.now()), func() {
 		select {
-		case a.c <- struct{}{}:
+		case a.c <- nil:
 		default:
 		}
 	})

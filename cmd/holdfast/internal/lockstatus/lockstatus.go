@@ -25,12 +25,12 @@ type Report struct {
 	Fence   uint64        `json:"fence,omitempty"`
 	Limit   int           `json:"limit,omitempty"`
 	Count   *int          `json:"count,omitempty"` // of a latch
-	Holders []Holder      `json:"holders"`
+	Holders []Process     `json:"holders"`
 	Waiting *int          `json:"waiting"` // null if unknown
-	Waiters []Waiter      `json:"waiters"` // the first ones; null if unknown
+	Waiters []Process     `json:"waiters"` // the first ones; null if unknown
 }
 
-// Process is a process that holds a lock or waits for it.
+// Process is a process that holds a lock or waits for it, as JSON. What is unknown is left out.
 type Process struct {
 	Identity string            `json:"identity,omitempty"`
 	Host     string            `json:"host,omitempty"`
@@ -38,29 +38,18 @@ type Process struct {
 	Meta     map[string]string `json:"meta,omitempty"`
 	Mode     holdfast.Mode     `json:"mode,omitempty"`
 	Permits  int               `json:"permits,omitempty"`
-}
-
-// Holder is a process that holds a lock.
-type Holder struct {
-	Process
-	Grant   string     `json:"grant,omitempty"`
-	Fence   uint64     `json:"fence,omitempty"`
-	Since   *time.Time `json:"since,omitempty"`
-	TTL     *int64     `json:"ttl_ms"` // null if there is no expiry
-	Foreign bool       `json:"foreign,omitempty"`
-	Waiters *int       `json:"waiters,omitempty"` // of the lock; set by NewAwaited
-}
-
-// Waiter is a process that waits for a lock.
-type Waiter struct {
-	Process
-	Since time.Time `json:"since"`
+	Grant    string            `json:"grant,omitempty"`
+	Fence    uint64            `json:"fence,omitempty"`
+	Since    time.Time         `json:"since,omitzero"`
+	TTL      *int64            `json:"ttl_ms,omitempty"` // of a holder; left out if there is no expiry
+	Foreign  bool              `json:"foreign,omitempty"`
+	Waiters  *int              `json:"waiters,omitempty"` // of a holder's lock; set by NewAwaited
 }
 
 // NewReport returns the report of a lock. quorum means that it is a quorum's lock, whose waiters are unknown.
 func NewReport(s holdfast.Status, quorum bool) *Report {
 	r := &Report{
-		Time: s.Time, Name: s.Name, Key: s.Key, Kind: s.Kind, Held: s.Held(), Fence: s.Fence, Limit: s.Limit, Holders: []Holder{},
+		Time: s.Time, Name: s.Name, Key: s.Key, Kind: s.Kind, Held: s.Held(), Fence: s.Fence, Limit: s.Limit, Holders: []Process{},
 	}
 	if s.Kind == holdfast.KindLatch {
 		r.Count = &s.Count
@@ -75,32 +64,28 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 }
 
 // NewWaiters returns the reports of waiters, in the same order.
-func NewWaiters(waiters []holdfast.Waiter) []Waiter {
-	all := []Waiter{}
+func NewWaiters(waiters []holdfast.Waiter) []Process {
+	all := []Process{}
 	for _, w := range waiters {
-		all = append(all, Waiter{Process{w.Identity, w.Host, w.PID, w.Meta, w.Mode, w.Permits}, w.Since})
+		all = append(all, Process{Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
 	}
 	return all
 }
 
 // NewHolder returns the report of a holder.
-func NewHolder(h holdfast.Holder) Holder {
-	own := Holder{Grant: h.Grant, Fence: h.Fence, Foreign: h.Foreign}
-	own.Process = Process{h.Identity, h.Host, h.PID, h.Meta, h.Mode, h.Permits}
-	if !h.Since.IsZero() {
-		own.Since = &h.Since
-	}
+func NewHolder(h holdfast.Holder) Process {
+	p := Process{h.Identity, h.Host, h.PID, h.Meta, h.Mode, h.Permits, h.Grant, h.Fence, h.Since, nil, h.Foreign, nil}
 	if ttl := h.TTL.Milliseconds(); h.TTL >= 0 {
-		own.TTL = &ttl
+		p.TTL = &ttl
 	}
-	return own
+	return p
 }
 
 // NewAwaited returns the report of a holder of a lock with this number of waiters.
-func NewAwaited(h holdfast.Holder, waiters int) *Holder {
-	own := NewHolder(h)
-	own.Waiters = &waiters
-	return &own
+func NewAwaited(h holdfast.Holder, waiters int) *Process {
+	p := NewHolder(h)
+	p.Waiters = &waiters
+	return &p
 }
 
 // Summary is a lock in one line.
@@ -274,7 +259,7 @@ func Text(s holdfast.Status, quorum bool) string {
 		} else {
 			about = append(about, fmt.Sprintf("expires in %s unless renewed", h.TTL.Round(100*time.Millisecond)))
 		}
-		writeProcess(&b, i, OwnerOf(h), NewHolder(h).Process, about)
+		writeProcess(&b, i, OwnerOf(h), NewHolder(h), about)
 	}
 	switch awaited := sum.Awaited(); {
 	case awaited != "":
@@ -283,7 +268,7 @@ func Text(s holdfast.Status, quorum bool) string {
 		line("awaited", "not known of a lock of a quorum")
 	}
 	for i, w := range NewWaiters(s.Waiters) {
-		writeProcess(&b, i, OwnerOf(holdfast.Holder{Identity: w.Identity}), w.Process, []string{since(w.Since, s.Time)})
+		writeProcess(&b, i, OwnerOf(holdfast.Holder{Identity: w.Identity}), w, []string{since(w.Since, s.Time)})
 	}
 	if left := s.Waiting - len(s.Waiters); left > 0 && len(s.Waiters) > 0 {
 		fmt.Fprintf(&b, "    and %d more\n", left)
@@ -338,11 +323,6 @@ func Describe(h holdfast.Holder, key string) string {
 		text += " (" + strings.Join(about, ", ") + ")"
 	}
 	return text
-}
-
-// DescribeWaiter describes, in a phrase, a process that waits for a lock.
-func DescribeWaiter(w holdfast.Waiter) string {
-	return Describe(holdfast.Holder{Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Since: w.Since}, "")
 }
 
 func notes(meta map[string]string) (all []string) {

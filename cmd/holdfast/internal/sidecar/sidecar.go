@@ -104,16 +104,16 @@ type Answer struct {
 	TTL     int64  `json:"ttl_ms,omitempty"` // how long this process leads even if the server no longer answers
 }
 
-// Status is the answer to /status. It adds who leads and who waits, as holdfast elect --leader does.
+// Status is the answer to /status. It adds who leads and who waits.
 type Status struct {
 	Time time.Time `json:"time"`
 	Answer
-	Key        string              `json:"key"`
-	Server     string              `json:"server"`
-	Since      time.Time           `json:"since,omitzero"` // when this process began to lead
-	Leader     *lockstatus.Holder  `json:"leader"`         // null if nobody leads
-	Candidates []lockstatus.Waiter `json:"candidates,omitempty"`
-	Seen       time.Time           `json:"seen,omitzero"` // when the server said who leads and who waits
+	Key        string               `json:"key"`
+	Server     string               `json:"server"`
+	Since      time.Time            `json:"since,omitzero"` // when this process began to lead
+	Leader     *lockstatus.Process  `json:"leader"`         // null if nobody leads
+	Candidates []lockstatus.Process `json:"candidates,omitempty"`
+	Seen       time.Time            `json:"seen,omitzero"` // when the server said who leads and who waits
 }
 
 // answerTime bounds how long a client takes to read an answer.

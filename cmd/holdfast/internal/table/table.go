@@ -37,12 +37,12 @@ func Fit(columns []Column, rows [][]string, terminal int) *Layout {
 	if terminal <= 0 {
 		return l
 	}
-	for i := len(columns) - 1; i >= 0 && l.least() > terminal; i-- {
+	for i := len(columns) - 1; i >= 0 && l.width(true) > terminal; i-- {
 		if columns[i].Expendable {
 			l.widths[i] = -1
 		}
 	}
-	for l.total() > terminal {
+	for l.width(false) > terminal {
 		widest := -1
 		for i, c := range columns {
 			if c.Least > 0 && l.widths[i] > c.Least && (widest < 0 || l.widths[i] > l.widths[widest]) {
@@ -57,24 +57,13 @@ func Fit(columns []Column, rows [][]string, terminal int) *Layout {
 	return l
 }
 
-// least returns the width of the table when its columns are cut as far as possible.
-func (l *Layout) least() int {
+// width returns the width of the table or, if cut is set, what it is when its columns are cut as far as possible.
+func (l *Layout) width(cut bool) int {
 	sum := -gap
 	for i, w := range l.widths {
-		if w < 0 {
-			continue
-		}
-		if least := l.columns[i].Least; least > 0 {
+		if least := l.columns[i].Least; cut && least > 0 {
 			w = min(w, least)
 		}
-		sum += w + gap
-	}
-	return sum
-}
-
-func (l *Layout) total() int {
-	sum := -gap
-	for _, w := range l.widths {
 		if w >= 0 {
 			sum += w + gap
 		}
@@ -144,27 +133,9 @@ func runeWidth(r rune) int {
 		return 1
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
 		return 0
-	case unicode.Is(wide, r):
+	case unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana),
+		0x3000 <= r && r <= 0x303f, 0xff00 <= r && r <= 0xff60, 0x1f300 <= r && r <= 0x1faff: // and wide punctuation, and emoji
 		return 2
 	}
 	return 1
-}
-
-// wide is the set of characters that take two columns: Unicode's EastAsianWidth, in coarse ranges.
-var wide = &unicode.RangeTable{
-	R16: []unicode.Range16{
-		{Lo: 0x1100, Hi: 0x115f, Stride: 1},
-		{Lo: 0x2e80, Hi: 0xa4cf, Stride: 1},
-		{Lo: 0xac00, Hi: 0xd7a3, Stride: 1},
-		{Lo: 0xf900, Hi: 0xfaff, Stride: 1},
-		{Lo: 0xfe30, Hi: 0xfe6f, Stride: 1},
-		{Lo: 0xff00, Hi: 0xff60, Stride: 1},
-		{Lo: 0xffe0, Hi: 0xffe6, Stride: 1},
-	},
-	R32: []unicode.Range32{
-		{Lo: 0x1f300, Hi: 0x1f64f, Stride: 1},
-		{Lo: 0x1f680, Hi: 0x1f6ff, Stride: 1},
-		{Lo: 0x1f900, Hi: 0x1faff, Stride: 1},
-		{Lo: 0x20000, Hi: 0x3fffd, Stride: 1},
-	},
 }

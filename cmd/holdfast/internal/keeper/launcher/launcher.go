@@ -41,10 +41,6 @@ func launch(args []string) int {
 	if n, _ := os.NewFile(uintptr(fd), "gate").Read(make([]byte, 1)); n == 0 {
 		return 126 // the keeper has died
 	}
-	if err := dieWithKeeper(); err != nil {
-		complain(err.Error())
-		return 126
-	}
 	err = syscall.Exec(args[1], args[2:], os.Environ())
 	hint := ""
 	code := 126

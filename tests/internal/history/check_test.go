@@ -211,25 +211,3 @@ func TestNowIsTheSharedClock(t *testing.T) {
 	now := time.Now()
 	expect.Equal(t, "5 s in ns", At(now.Add(5*time.Second))-At(now), 5e9)
 }
-
-func TestFairness(t *testing.T) {
-	event := func(p, g int, asked, granted, gaveUp int64) Event {
-		return Event{Process: p, Goroutine: g, Name: "lock", Asked: asked, Granted: granted, GaveUp: gaveUp, Deadline: granted + 1}
-	}
-	for name, c := range map[string]struct {
-		events []Event
-		want   Report
-	}{
-		"nothing": {nil, Report{}},
-		"even": {
-			[]Event{event(1, 1, 10, 20, 0), event(1, 2, 10, 40, 0), event(2, 1, 30, 50, 0)},
-			Report{Grants: 3, LongestWait: 30, MeanWait: 20, Jain: 1},
-		},
-		"one gets all, and one still waits": {
-			[]Event{event(1, 1, 10, 20, 0), event(1, 1, 20, 30, 0), event(1, 2, 10, 0, 100), event(2, 1, 10, 0, 20), event(2, 2, 10, 0, 20), event(3, 1, 10, 0, 0)},
-			Report{Grants: 2, LongestWait: 90, MeanWait: 10, Jain: 0.25},
-		},
-	} {
-		expect.Equal(t, name+": got", Fairness(c.events), c.want)
-	}
-}

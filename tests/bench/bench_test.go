@@ -20,7 +20,7 @@ import (
 
 func TestRatios(t *testing.T) {
 	var out strings.Builder
-	writeRatios(&out, options{cells: []cell{{kind: "contended", name: "contended"}, {kind: "held", name: "held"}}}, results{
+	writeRatios(&out, options{cells: []cell{{Kind: "contended", name: "contended"}, {Kind: "held", name: "held"}}}, results{
 		"contended": {
 			"holdfast-goredis": {"rate": 1, "handover_us": 30, "longest_us": 50},
 			"redsync":          {"rate": 1, "handover_us": 10, "longest_us": 100, "overlaps": 1},
@@ -232,12 +232,8 @@ func TestAMissingEtcdIsLeftOutLoudly(t *testing.T) {
 	}
 }
 
-// sham is a locker whose locks have as many holders at once as its channel has room for.
+// sham is a lock that has as many holders at once as its channel has room for.
 type sham chan struct{}
-
-func (s sham) lock(string) lock { return s }
-
-func (s sham) close() {}
 
 func (s sham) acquire(ctx context.Context) error {
 	select {
@@ -253,20 +249,18 @@ func (s sham) release() error {
 	return nil
 }
 
-func (s sham) reader(string) lock { return s }
-
-func (s sham) writer(string) lock { return s }
-
 // compete has 4 goroutines compete for a lock with room for so many holders, until enough was seen.
 func compete(t *testing.T, room, readers int, enough func(outcome, *board) bool) (o outcome, b *board) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		var err error
+		shared := make(sham, room)
+		one := func(string) lock { return shared }
 		if b, _, err = newBoard(t.TempDir(), 1); err != nil {
 			t.Fatal(err)
 		}
-		j := job{Kind: "contended", Names: "lock", Goroutines: 4, Readers: readers, For: 200 * time.Millisecond, Hold: time.Millisecond, Think: 2 * time.Millisecond}
-		o, err = contended(t.Context(), make(sham, room), j, b, func() error { return nil })
+		j := job{cell: cell{Kind: "contended", Goroutines: 4, Readers: readers, For: 200 * time.Millisecond, Hold: time.Millisecond, Think: 2 * time.Millisecond}, Names: "lock"}
+		o, err = contended(t.Context(), &locker{lock: one, reader: one, writer: one}, j, b, func() error { return nil })
 		if err != nil || o.Errors > 0 || len(o.Grants) != 4 {
 			t.Fatalf("%v, %+v", err, o)
 		}

@@ -17,7 +17,7 @@ import (
 // contended has all goroutines compete for one lock, until the first process finds that the turn is over. It is also the
 // workload of the cell one, with a single process and holds of no time, and of read and readwrite, where goroutines are
 // readers or writers.
-func contended(ctx context.Context, l locker, j job, b *board, start func() error) (outcome, error) {
+func contended(ctx context.Context, l *locker, j job, b *board, start func() error) (outcome, error) {
 	var o outcome
 	if err := cycle(ctx, side(l, j, fmt.Sprintf("%s-ready-%d", j.Names, j.Process), 0)); err != nil {
 		return o, err
@@ -53,14 +53,14 @@ func contended(ctx context.Context, l locker, j job, b *board, start func() erro
 }
 
 // side returns a goroutine's handle of a lock: a mutex, or a side of a read-write lock.
-func side(l locker, j job, name string, goroutine int) lock {
+func side(l *locker, j job, name string, goroutine int) lock {
 	switch {
 	case j.Readers == 0:
 		return l.lock(name)
 	case goroutine < j.Readers:
-		return l.(sharer).reader(name)
+		return l.reader(name)
 	default:
-		return l.(sharer).writer(name)
+		return l.writer(name)
 	}
 }
 
@@ -158,7 +158,7 @@ func watchCrowd(ctx context.Context, s servers, c contestant, of cell, b *board,
 		return nil, err
 	}
 	began := time.Now()
-	if err := pause(ctx, of.time); err != nil {
+	if err := pause(ctx, of.For); err != nil {
 		return nil, err
 	}
 	done := float64(b.cycles.Load() - cycles)
@@ -257,7 +257,7 @@ var weighed = map[string][]string{
 func writeRatios(w io.Writer, o options, r results) {
 	var rows [][]string
 	for _, cell := range o.cells {
-		for _, figure := range weighed[cell.kind] {
+		for _, figure := range weighed[cell.Kind] {
 			for _, us := range contestants {
 				mine := r[cell.name][us.name]
 				if us.role != ours || mine[figure] == 0 {

@@ -20,7 +20,7 @@ import (
 func grace(d time.Duration) time.Duration { return max(3*d, 10*time.Second) }
 
 // free has every goroutine acquire and release a lock of its own.
-func free(ctx context.Context, l locker, j job, _ *board, start func() error) (outcome, error) {
+func free(ctx context.Context, l *locker, j job, _ *board, start func() error) (outcome, error) {
 	locks := make([]lock, j.Goroutines)
 	for g := range locks {
 		locks[g] = l.lock(fmt.Sprintf("%s-%d", j.Names, g))
@@ -66,7 +66,7 @@ func cycle(ctx context.Context, l lock) error {
 }
 
 // held acquires many locks, holds them for a time, in which they are renewed, and releases them.
-func held(ctx context.Context, l locker, j job, _ *board, start func() error) (outcome, error) {
+func held(ctx context.Context, l *locker, j job, _ *board, start func() error) (outcome, error) {
 	ready, err := readied(ctx, l, j) // connections do not count as part of leases
 	if err != nil {
 		return outcome{}, err
@@ -119,7 +119,7 @@ func held(ctx context.Context, l locker, j job, _ *board, start func() error) (o
 }
 
 // readied returns a lock for each of the job's goroutines, which have used it for a while.
-func readied(ctx context.Context, l locker, j job) ([]lock, error) {
+func readied(ctx context.Context, l *locker, j job) ([]lock, error) {
 	ready := make([]lock, j.Goroutines)
 	for g := range ready {
 		ready[g] = l.lock(fmt.Sprintf("%s-ready-%d", j.Names, g))
@@ -155,7 +155,7 @@ func inParallel(j job, f func(i int)) {
 }
 
 // memory takes many locks, and asks the server, which nobody else uses, what they take in its memory.
-func memory(ctx context.Context, l locker, j job, _ *board, start func() error) (o outcome, err error) {
+func memory(ctx context.Context, l *locker, j job, _ *board, start func() error) (o outcome, err error) {
 	if _, err := readied(ctx, l, j); err != nil { // scripts and the fence counter do not count as part of locks
 		return o, err
 	}

@@ -26,17 +26,11 @@ const ttl = 10 * time.Second
 // pollInterval is how often the bare commands poll, and the peers that are tuned to poll.
 const pollInterval = 2 * time.Millisecond
 
-// locker is a contestant in one process: it has locks by name.
-type locker interface {
-	lock(name string) lock
-	close()
-}
-
-// sharer is a locker that also has read-write locks.
-type sharer interface {
-	locker
-	reader(name string) lock
-	writer(name string) lock
+// locker is a contestant in one process: it has locks by name. What no cell of the contestant needs is nil.
+type locker struct {
+	lock, reader, writer func(name string) lock
+	close                func()
+	quorum               *quorum.Quorum // of Holdfast, on several servers
 }
 
 // lock is one goroutine's handle of a lock. It remembers that the lock is held, so that a cycle need not allocate for that.
@@ -63,20 +57,6 @@ func (h *handle) acquire(ctx context.Context) error { return h.take(ctx) }
 func (h *handle) release() error { return h.free() }
 
 func (h *handle) lost() bool { return h.isLost() }
-
-// maker is a locker made of functions. Those are nil that no cell of the contestant needs.
-type maker struct {
-	mutex, read, write func(name string) lock
-	end                func()
-}
-
-func (m *maker) lock(name string) lock { return m.mutex(name) }
-
-func (m *maker) reader(name string) lock { return m.read(name) }
-
-func (m *maker) writer(name string) lock { return m.write(name) }
-
-func (m *maker) close() { m.end() }
 
 // again calls try until it succeeds, ctx ends, or it fails with another error than taken. It waits in between.
 func again(ctx context.Context, taken error, wait time.Duration, try func() error) error {
@@ -116,7 +96,7 @@ type contestant struct {
 	etcd     bool   // it uses etcd instead of Redis
 	java     bool   // it is java/Contestant.java: one process, which has all turns
 	program  string // another build of this program, whose contestant it is; "" for this one
-	open     func(j job) (locker, error)
+	open     func(j job) (*locker, error)
 }
 
 // contestants are all that are compared. redsync and redislock do not renew locks, so they are not in held.
@@ -171,8 +151,8 @@ func rueidisOption(addrs []string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: addrs}
 }
 
-func holdfastOverGoredis(localHandovers int) func(job) (locker, error) {
-	return func(j job) (locker, error) {
+func holdfastOverGoredis(localHandovers int) func(job) (*locker, error) {
+	return func(j job) (*locker, error) {
 		return newHoldfast(j, localHandovers, func(addrs []string, cfg *holdfast.Config) (*holdfast.Client, func(), error) {
 			rdb := dialGoredis(addrs)
 			c, err := holdfastgoredis.New(rdb, cfg)
@@ -181,8 +161,8 @@ func holdfastOverGoredis(localHandovers int) func(job) (locker, error) {
 	}
 }
 
-func holdfastOverRueidis(localHandovers int) func(job) (locker, error) {
-	return func(j job) (locker, error) {
+func holdfastOverRueidis(localHandovers int) func(job) (*locker, error) {
+	return func(j job) (*locker, error) {
 		return newHoldfast(j, localHandovers, func(addrs []string, cfg *holdfast.Config) (*holdfast.Client, func(), error) {
 			c, err := holdfastrueidis.New(rueidisOption(addrs), cfg)
 			return c, func() {}, err
@@ -192,8 +172,8 @@ func holdfastOverRueidis(localHandovers int) func(job) (locker, error) {
 
 // holdfastObserved reports to OpenTelemetry's SDK: metrics, which are not read during a turn, and a span for each acquire, which
 // is recorded and thrown away if traces is set, and otherwise not sampled.
-func holdfastObserved(traces bool) func(job) (locker, error) {
-	return func(j job) (locker, error) {
+func holdfastObserved(traces bool) func(job) (*locker, error) {
+	return func(j job) (*locker, error) {
 		sampler := trace.NeverSample()
 		if traces {
 			sampler = trace.AlwaysSample()
@@ -209,7 +189,7 @@ func holdfastObserved(traces bool) func(job) (locker, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &holdfastLocker{clients: []*holdfast.Client{c}, closers: []func(){func() { _ = rdb.Close() }}}, nil
+		return holdfastLocks([]*holdfast.Client{c}, []func(){func() { _ = rdb.Close() }}), nil
 	}
 }
 
@@ -221,14 +201,22 @@ func (discard) OnEnd(trace.ReadOnlySpan)                     {}
 func (discard) Shutdown(context.Context) error               { return nil }
 func (discard) ForceFlush(context.Context) error             { return nil }
 
-// holdfastLocker has one client, or a client for each node and their quorum.
-type holdfastLocker struct {
-	clients []*holdfast.Client
-	quorum  *quorum.Quorum
-	closers []func() // called after the clients are closed
+// holdfastLocks has one client, or a client for each node. closers are called after the clients are closed.
+func holdfastLocks(clients []*holdfast.Client, closers []func()) *locker {
+	return &locker{
+		lock:   func(name string) lock { return &holdfastLock{l: clients[0].Mutex(name)} },
+		reader: func(name string) lock { return &holdfastLock{l: clients[0].RWMutex(name).Reader()} },
+		writer: func(name string) lock { return &holdfastLock{l: clients[0].RWMutex(name).Writer()} },
+		close: func() {
+			for i, c := range clients {
+				_ = c.Close(context.Background())
+				closers[i]()
+			}
+		},
+	}
 }
 
-func newHoldfast(j job, localHandovers int, connect func([]string, *holdfast.Config) (*holdfast.Client, func(), error)) (*holdfastLocker, error) {
+func newHoldfast(j job, localHandovers int, connect func([]string, *holdfast.Config) (*holdfast.Client, func(), error)) (*locker, error) {
 	cfg := &holdfast.Config{TTL: ttl, MaxLocalHandovers: localHandovers, Strict: j.Kind == "quorum"}
 	places := [][]string{j.Addrs}
 	if j.Kind == "quorum" {
@@ -237,52 +225,33 @@ func newHoldfast(j job, localHandovers int, connect func([]string, *holdfast.Con
 			places = append(places, []string{addr})
 		}
 	}
-	l := &holdfastLocker{}
+	var clients []*holdfast.Client
+	var closers []func()
 	for _, addrs := range places {
 		c, closer, err := connect(addrs, cfg)
 		if err != nil {
 			return nil, err
 		}
-		l.clients, l.closers = append(l.clients, c), append(l.closers, closer)
+		clients, closers = append(clients, c), append(closers, closer)
 	}
+	l := holdfastLocks(clients, closers)
 	if j.Kind != "quorum" {
 		return l, nil
 	}
 	var err error
-	l.quorum, err = quorum.New(l.clients, &quorum.Config{NodeTimeout: ttl / 20}) // redsync waits that long
+	l.quorum, err = quorum.New(clients, &quorum.Config{NodeTimeout: ttl / 20}) // redsync waits that long
+	l.lock = func(name string) lock { return &quorumLock{holdfastLock{l: l.quorum.Mutex(name)}} }
 	return l, err
 }
 
 // admit admits new servers to a quorum.
 func admit(ctx context.Context, addrs []string) error {
-	l, err := holdfastOverGoredis(0)(job{Kind: "quorum", Addrs: addrs})
+	l, err := holdfastOverGoredis(0)(job{cell: cell{Kind: "quorum"}, Addrs: addrs})
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	return inspect.NewQuorum(l.(*holdfastLocker).quorum).Admit(ctx)
-}
-
-func (l *holdfastLocker) lock(name string) lock {
-	if l.quorum != nil {
-		return &quorumLock{holdfastLock{l: l.quorum.Mutex(name)}}
-	}
-	return &holdfastLock{l: l.clients[0].Mutex(name)}
-}
-
-func (l *holdfastLocker) reader(name string) lock {
-	return &holdfastLock{l: l.clients[0].RWMutex(name).Reader()}
-}
-
-func (l *holdfastLocker) writer(name string) lock {
-	return &holdfastLock{l: l.clients[0].RWMutex(name).Writer()}
-}
-
-func (l *holdfastLocker) close() {
-	for i, c := range l.clients {
-		_ = c.Close(context.Background())
-		l.closers[i]()
-	}
+	return inspect.NewQuorum(l.quorum).Admit(ctx)
 }
 
 type holdfastLock struct {

@@ -5,7 +5,6 @@ package examples
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
+	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 	"github.com/holdfast-go/holdfast/tests/internal/race"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -84,20 +84,11 @@ func TestExamplesRun(t *testing.T) {
 	}
 	expect.AtLeast(t, "examples", len(names), 15)
 
-	replace := map[string]string{} // only the go command sees them
-	for name, text := range map[string]string{
+	list := expect.Of(overlay.Replace(t.TempDir(), filepath.Join(folder, "program"), map[string]string{ // only the go command sees them
 		"examples.go": strings.Replace(string(source), clause, "package main\n", 1),
 		"main.go":     fmt.Sprintf(program, calls),
-	} {
-		other := filepath.Join(t.TempDir(), name)
-		expect.OK(t, os.WriteFile(other, []byte(text), 0o600))
-		replace[filepath.Join(folder, "program", name)] = other
-	}
-	list := expect.Of(json.Marshal(map[string]any{"Replace": replace})).OK(t)
-	overlay := filepath.Join(t.TempDir(), "overlay.json")
-	expect.OK(t, os.WriteFile(overlay, list, 0o600))
-
-	args := []string{"run", "-overlay", overlay}
+	})).OK(t)
+	args := []string{"run", "-overlay", list}
 	if race.Detector { // then everything that the program consists of has been built with it
 		args = append(args, "-race")
 	}

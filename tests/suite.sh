@@ -258,6 +258,7 @@ soak() { # soak TIME
   hunt strict $((all / 12 + 5))s quorum
   longer $((all / 4 + 5))s "" ./simulation -run 'Simulation|Broken|NoMistake'
   longer $((all / 60 + 5))s -race ./processes
+  longer $((all / 60 + 5))s -race ./internal/campaign -run Storm
   longer "$1" "" ./dataloss -run 'Strict|Overlap' -parallel 12 # they wait, most of the time
   longer "$1" "" ./leaks
   longer "$1" "" ./topology

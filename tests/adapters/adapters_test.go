@@ -278,21 +278,6 @@ func addrsOf(nodes []*server.Server) (addrs []string) {
 	return addrs
 }
 
-func TestSentinel(t *testing.T) {
-	t.Parallel()
-	soak.Nightly(t)
-	for _, name := range []string{"go-redis", "rueidis"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := server.StartSentinels(t, server.One(t), 1, 1)
-			c := client(t, adapters[name](t, options{addrs: []string{g.Watchers[0].Addr()}, master: g.Name}))
-			lease := backend.Acquire(t, c.Mutex("a"))
-			expect.Err(t, "Do", expect.ErrOf(g.Servers[0].Do("GET", "holdfast:{a}")), nil)
-			backend.Release(t, lease)
-		})
-	}
-}
-
 // Fault: A connection leads to a server that has become a replica, by a proxy or a name that has moved, or a sentinel
 // that is late. What it says about locks is not believed, and the connection is given up.
 func TestMasterThatWasDemotedIsLeft(t *testing.T) {

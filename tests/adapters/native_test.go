@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -131,55 +130,6 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 	rdb.Del(ctx, key)
 	backend.Release(t, acquire())
 	b.Cleaned(t)
-}
-
-// In a Cluster each release is a command, which goes to the node of the lock, alone or with others.
-func TestReleasesInACluster(t *testing.T) {
-	soak.Nightly(t)
-	each(t, func(t *testing.T, a adapter) {
-		for _, bin := range server.Binaries(t) {
-			t.Run(bin.Name, func(t *testing.T) {
-				nodes := server.StartCluster(t, bin, 3)
-				c := client(t, a.cluster(t, addrsOf(nodes), direct))
-				const names = 100 // in slots of all masters
-				use := func(i int) { backend.Release(t, backend.Acquire(t, c.Mutex(fmt.Sprint("job-", i)))) }
-				for i := range names { // until the client knows where they are, scripts acquire and release locks
-					use(i)
-				}
-				// If an acquire is not answered in time, the release goes by script.
-				machine.Undisturbed(t, func() error {
-					for _, n := range nodes {
-						if _, err := n.Do("CONFIG", "RESETSTAT"); err != nil {
-							return err
-						}
-					}
-					for i := range 20 {
-						use(i)
-					}
-					var together sync.WaitGroup
-					for i := range names - 20 {
-						together.Go(func() { use(20 + i) })
-					}
-					together.Wait()
-					var total int64
-					for _, n := range nodes {
-						stats := n.CommandStats()
-						total += stats["delifeq"]
-						if bin.Deletes() && stats["delifeq"] == 0 {
-							return fmt.Errorf("no DELIFEQ on %s", n.Addr())
-						}
-						if size, err := n.Do("EXISTS", "holdfast:{job-0}"); err == nil && size != int64(0) {
-							return fmt.Errorf("job-0 is still held: %v", size)
-						}
-					}
-					if want := int64(names); bin.Deletes() && total != want || !bin.Deletes() && total != 0 {
-						return fmt.Errorf("%d DELIFEQ", total)
-					}
-					return nil
-				})
-			})
-		}
-	})
 }
 
 // A probe sends TIME without waiting for the reply to HELLO: that reply is held back until the same connection has sent TIME.

@@ -98,17 +98,17 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		if *hurry && !c.hurry() {
 			continue
 		}
-		if c.leases > 0 && *leases > 0 {
-			c.leases = *leases
+		if c.Leases > 0 && *leases > 0 {
+			c.Leases = *leases
 		}
-		if asked := strings.Split(*kinds, ","); !slices.Contains(asked, c.kind) && !slices.Contains(asked, c.name) {
+		if asked := strings.Split(*kinds, ","); !slices.Contains(asked, c.Kind) && !slices.Contains(asked, c.name) {
 			continue
 		}
 		if *rounds > 0 {
 			c.rounds = *rounds
 		}
 		if *length > 0 {
-			c.time = *length
+			c.For = *length
 		}
 		o.cells = append(o.cells, c)
 	}
@@ -139,7 +139,7 @@ func (o options) takes(c contestant) bool {
 func (o options) takesAny(of func(contestant) bool) bool {
 	for _, c := range o.cells {
 		for _, who := range contestants {
-			if of(who) && who.in(c.kind) && o.takes(who) {
+			if of(who) && who.in(c.Kind) && o.takes(who) {
 				return true
 			}
 		}
@@ -198,12 +198,12 @@ func takeTurns(ctx context.Context, v *rig, o options, stderr io.Writer) (r, bet
 	r, between = results{}, results{}
 	number := 0
 	for i, c := range o.cells {
-		if i > 0 && c.kind != o.cells[i-1].kind {
+		if i > 0 && c.Kind != o.cells[i-1].Kind {
 			v.endJVM() // threads of earlier turns may still run in it, and send commands
 		}
 		var taking []contestant
 		for _, who := range o.contestants() {
-			if who.in(c.kind) && o.takes(who) && v.has(who) {
+			if who.in(c.Kind) && o.takes(who) && v.has(who) {
 				taking = append(taking, who)
 			}
 		}

@@ -35,17 +35,14 @@ func queueFigure(step string, depth, percentile int) string {
 	return fmt.Sprintf("%s_%d_p%d", step, depth, percentile)
 }
 
-// scripts has no locks: the cell queue sends the scripts of the mutex as a client does.
+// scripts sends the scripts of the mutex as a client does.
 type scripts struct {
 	rdb  *redis.Client
 	used time.Duration // by all scripts so far
 }
 
-func openScripts(j job) (locker, error) {
-	return &scripts{rdb: redis.NewClient(&redis.Options{Addr: j.Addrs[0]})}, nil
-}
-
-func (s *scripts) lock(string) lock { panic("bench: a contestant of queue has no locks") }
+// openScripts opens a contestant that has no locks: the cell queue sends its scripts.
+func openScripts(job) (*locker, error) { return &locker{close: func() {}}, nil }
 
 // run runs a script, and returns how long that took the server. It is an error if the reply does not begin with want.
 func (s *scripts) run(ctx context.Context, what script.Script, want string, keys []string, args ...any) (took time.Duration, err error) {
@@ -70,13 +67,12 @@ func scriptTime(stats string) (time.Duration, error) {
 	return time.Duration(us) * time.Microsecond, err
 }
 
-func (s *scripts) close() { _ = s.rdb.Close() }
-
 // queue fills queues of each depth, and hands their locks on: each cycle is a release, an enqueue and a look. It takes the time
 // of each script from the server's statistics. The queues take turns, so that all meet the same disturbances.
-func queue(ctx context.Context, l locker, j job, _ *board, start func() error) (o outcome, err error) {
-	server := l.(*scripts)
-	rdb := server.rdb
+func queue(ctx context.Context, _ *locker, j job, _ *board, start func() error) (o outcome, err error) {
+	rdb := redis.NewClient(&redis.Options{Addr: j.Addrs[0]})
+	defer rdb.Close()
+	server := &scripts{rdb: rdb}
 	for _, s := range []script.Script{script.Acquire(), script.Release()} {
 		if err := rdb.ScriptLoad(ctx, s.Source).Err(); err != nil {
 			return o, err

@@ -7,18 +7,20 @@ import (
 
 // cell is one thing that is measured, for all contestants.
 type cell struct {
-	kind       string
-	name       string
-	rounds     int
-	processes  int
-	goroutines int // of each process
-	readers    int // of the goroutines, if the lock is a read-write lock
-	leases     int
-	time       time.Duration
-	hold       time.Duration
-	think      time.Duration
-	roundTrip  time.Duration // to the server and back, besides the time that this machine takes
-	warm       time.Duration // processor time that a process that has all turns uses before the first
+	name      string
+	rounds    int
+	processes int
+	roundTrip time.Duration // to the server and back, besides the time that this machine takes
+
+	// What each process does.
+	Kind       string
+	Goroutines int
+	Readers    int           // of the goroutines, in read and readwrite; the others are writers
+	Leases     int           // of held and of memory
+	For        time.Duration // unless the process is told to stop
+	Hold       time.Duration // of each cycle
+	Think      time.Duration // at most, before each cycle
+	Warm       time.Duration // processor time to use before the first turn, for a process that has all turns
 }
 
 // levels are the numbers of goroutines of the free cells.
@@ -60,82 +62,66 @@ func cells() (all []cell) {
 		if n == 1 {
 			rounds *= 3 // latencies vary more from round to round than rates
 		}
-		all = append(all, cell{kind: "free", name: freeCell(n), rounds: rounds, processes: 1, goroutines: n, time: short})
+		all = append(all, cell{Kind: "free", name: freeCell(n), rounds: rounds, processes: 1, Goroutines: n, For: short})
 	}
 	for _, trip := range roundTrips {
 		for _, n := range farLevels {
-			all = append(all, cell{kind: "far", name: farCell(trip, n), rounds: 3, processes: 1, goroutines: n, roundTrip: trip, time: short})
+			all = append(all, cell{Kind: "far", name: farCell(trip, n), rounds: 3, processes: 1, Goroutines: n, roundTrip: trip, For: short})
 		}
 	}
 	// Without a time to hold, locks that let in again the goroutine that has just left would win.
 	all = append(all,
-		cell{kind: "contended", name: "contended", rounds: 3, processes: 8, goroutines: 16, time: long, hold: time.Millisecond, think: 10 * time.Millisecond},
-		cell{kind: "one", name: "one", rounds: 5, processes: 1, goroutines: 64, time: short},
-		cell{kind: "observed", name: observedCell, rounds: 10, processes: 1, goroutines: 64, time: short},
-		cell{kind: "held", name: "held", rounds: 1, processes: 1, goroutines: 64, leases: 10_000, time: 12 * time.Second},
-		cell{kind: "read", name: readCell(1), rounds: 5, processes: 1, goroutines: 64, readers: 64, time: short},
-		cell{kind: "read", name: readCell(8), rounds: 5, processes: 8, goroutines: 8, readers: 8, time: short},
-		cell{kind: "readwrite", name: "readwrite", rounds: 3, processes: 8, goroutines: 16, readers: 14, time: long, hold: time.Millisecond, think: 10 * time.Millisecond},
-		cell{kind: "quorum", name: quorumCell(1), rounds: 5, processes: 1, goroutines: 1, time: short},
-		cell{kind: "quorum", name: quorumCell(64), rounds: 5, processes: 1, goroutines: 64, time: short},
-		cell{kind: "cluster", name: clusterCell, rounds: 5, processes: 1, goroutines: 512, time: short},
+		cell{Kind: "contended", name: "contended", rounds: 3, processes: 8, Goroutines: 16, For: long, Hold: time.Millisecond, Think: 10 * time.Millisecond},
+		cell{Kind: "one", name: "one", rounds: 5, processes: 1, Goroutines: 64, For: short},
+		cell{Kind: "observed", name: observedCell, rounds: 10, processes: 1, Goroutines: 64, For: short},
+		cell{Kind: "held", name: "held", rounds: 1, processes: 1, Goroutines: 64, Leases: 10_000, For: 12 * time.Second},
+		cell{Kind: "read", name: readCell(1), rounds: 5, processes: 1, Goroutines: 64, Readers: 64, For: short},
+		cell{Kind: "read", name: readCell(8), rounds: 5, processes: 8, Goroutines: 8, Readers: 8, For: short},
+		cell{Kind: "readwrite", name: "readwrite", rounds: 3, processes: 8, Goroutines: 16, Readers: 14, For: long, Hold: time.Millisecond, Think: 10 * time.Millisecond},
+		cell{Kind: "quorum", name: quorumCell(1), rounds: 5, processes: 1, Goroutines: 1, For: short},
+		cell{Kind: "quorum", name: quorumCell(64), rounds: 5, processes: 1, Goroutines: 64, For: short},
+		cell{Kind: "cluster", name: clusterCell, rounds: 5, processes: 1, Goroutines: 512, For: short},
 	)
 	for _, n := range crowdLevels {
-		all = append(all, cell{kind: "crowd", name: crowdCell(n), rounds: 3, processes: n, goroutines: 1, time: 2 * time.Second})
+		all = append(all, cell{Kind: "crowd", name: crowdCell(n), rounds: 3, processes: n, Goroutines: 1, For: 2 * time.Second})
 	}
 	all = append(all,
-		cell{kind: "memory", name: "memory", rounds: 1, processes: 1, goroutines: 64, leases: 10_000},
-		cell{kind: "queue", name: "queue", rounds: 3, processes: 1, goroutines: 1, time: 4 * time.Second})
+		cell{Kind: "memory", name: "memory", rounds: 1, processes: 1, Goroutines: 64, Leases: 10_000},
+		cell{Kind: "queue", name: "queue", rounds: 3, processes: 1, Goroutines: 1, For: 4 * time.Second})
 	for i := range all {
-		all[i].warm = 10 * time.Second
+		all[i].Warm = 10 * time.Second
 	}
 	return all
 }
 
 // hurry makes the cell smaller, for -quick. It returns false if -quick leaves the cell out.
 func (c *cell) hurry() bool {
-	c.rounds, c.time, c.warm, c.leases = 1, c.time/7, c.warm/20, c.leases/10
-	if c.kind == "held" {
-		c.time *= 2 // a renewal comes after 3.3 s
+	c.rounds, c.For, c.Warm, c.Leases = 1, c.For/7, c.Warm/20, c.Leases/10
+	if c.Kind == "held" {
+		c.For *= 2 // a renewal comes after 3.3 s
 	}
-	return c.kind != "crowd" || c.processes <= crowdLevels[1]
+	return c.Kind != "crowd" || c.processes <= crowdLevels[1]
 }
 
 // lead is how long everybody waits in a crowd, from the start of a turn until it counts.
 func (c cell) lead() time.Duration {
-	return c.time/4 + 100*time.Millisecond + time.Duration(c.processes)*6*time.Millisecond
+	return c.For/4 + 100*time.Millisecond + time.Duration(c.processes)*6*time.Millisecond
 }
 
 // merged returns the cell with all goroutines in one process.
 func (c cell) merged() cell {
-	c.goroutines, c.readers, c.processes = c.goroutines*c.processes, c.readers*c.processes, 1
+	c.Goroutines, c.Readers, c.processes = c.Goroutines*c.processes, c.Readers*c.processes, 1
 	return c
 }
 
 func (c cell) job(of contestant, process int) job {
-	return job{
-		Contestant: of.builtIn(),
-		Kind:       c.kind,
-		Process:    process,
-		Goroutines: c.goroutines,
-		Readers:    c.readers,
-		Warm:       c.warm,
-		For:        c.length(),
-		Hold:       c.hold,
-		Think:      c.think,
-		Leases:     c.leases,
+	if c.Kind == "crowd" {
+		c.For = c.limit()
 	}
-}
-
-// length is how long a process works, unless it is told to stop.
-func (c cell) length() time.Duration {
-	if c.kind == "crowd" {
-		return c.limit()
-	}
-	return c.time
+	return job{cell: c, Contestant: of.builtIn(), Process: process}
 }
 
 // limit is how long a turn may take on a machine that stalls.
 func (c cell) limit() time.Duration {
-	return c.lead() + 2*c.time + 4*c.warm + time.Minute + time.Duration(c.leases)*time.Millisecond + time.Duration(c.processes)*100*time.Millisecond
+	return c.lead() + 2*c.For + 4*c.Warm + time.Minute + time.Duration(c.Leases)*time.Millisecond + time.Duration(c.processes)*100*time.Millisecond
 }

@@ -9,6 +9,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfastotel"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 // ttl is the lease time of every contestant's locks.
@@ -17,17 +26,11 @@ const ttl = 10 * time.Second
 // pollInterval is how often the bare commands poll, and the peers that are tuned to poll.
 const pollInterval = 2 * time.Millisecond
 
-// locker is a contestant in one process: it has locks by name.
-type locker interface {
-	lock(name string) lock
-	close()
-}
-
-// sharer is a locker that also has read-write locks.
-type sharer interface {
-	locker
-	reader(name string) lock
-	writer(name string) lock
+// locker is a contestant in one process: it has locks by name. What no cell of the contestant needs is nil.
+type locker struct {
+	lock, reader, writer func(name string) lock
+	close                func()
+	quorum               *quorum.Quorum // of Holdfast, on several servers
 }
 
 // lock is one goroutine's handle of a lock. It remembers that the lock is held, so that a cycle need not allocate for that.
@@ -54,20 +57,6 @@ func (h *handle) acquire(ctx context.Context) error { return h.take(ctx) }
 func (h *handle) release() error { return h.free() }
 
 func (h *handle) lost() bool { return h.isLost() }
-
-// maker is a locker made of functions. Those are nil that no cell of the contestant needs.
-type maker struct {
-	mutex, read, write func(name string) lock
-	end                func()
-}
-
-func (m *maker) lock(name string) lock { return m.mutex(name) }
-
-func (m *maker) reader(name string) lock { return m.read(name) }
-
-func (m *maker) writer(name string) lock { return m.write(name) }
-
-func (m *maker) close() { m.end() }
 
 // again calls try until it succeeds, ctx ends, or it fails with another error than taken. It waits in between.
 func again(ctx context.Context, taken error, wait time.Duration, try func() error) error {
@@ -107,7 +96,7 @@ type contestant struct {
 	etcd     bool   // it uses etcd instead of Redis
 	java     bool   // it is java/Contestant.java: one process, which has all turns
 	program  string // another build of this program, whose contestant it is; "" for this one
-	open     func(j job) (locker, error)
+	open     func(j job) (*locker, error)
 }
 
 // contestants are all that are compared. redsync and redislock do not renew locks, so they are not in held.
@@ -161,3 +150,135 @@ func dialGoredis(addrs []string) redis.UniversalClient {
 func rueidisOption(addrs []string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: addrs}
 }
+
+func holdfastOverGoredis(localHandovers int) func(job) (*locker, error) {
+	return func(j job) (*locker, error) {
+		return newHoldfast(j, localHandovers, func(addrs []string, cfg *holdfast.Config) (*holdfast.Client, func(), error) {
+			rdb := dialGoredis(addrs)
+			c, err := holdfastgoredis.New(rdb, cfg)
+			return c, func() { _ = rdb.Close() }, err
+		})
+	}
+}
+
+func holdfastOverRueidis(localHandovers int) func(job) (*locker, error) {
+	return func(j job) (*locker, error) {
+		return newHoldfast(j, localHandovers, func(addrs []string, cfg *holdfast.Config) (*holdfast.Client, func(), error) {
+			c, err := holdfastrueidis.New(rueidisOption(addrs), cfg)
+			return c, func() {}, err
+		})
+	}
+}
+
+// holdfastObserved reports to OpenTelemetry's SDK: metrics, which are not read during a turn, and a span for each acquire, which
+// is recorded and thrown away if traces is set, and otherwise not sampled.
+func holdfastObserved(traces bool) func(job) (*locker, error) {
+	return func(j job) (*locker, error) {
+		sampler := trace.NeverSample()
+		if traces {
+			sampler = trace.AlwaysSample()
+		}
+		observer, err := holdfastotel.New(
+			holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))),
+			holdfastotel.TracerProvider(trace.NewTracerProvider(trace.WithSampler(sampler), trace.WithSpanProcessor(discard{}))))
+		if err != nil {
+			return nil, err
+		}
+		rdb := dialGoredis(j.Addrs)
+		c, err := holdfastgoredis.New(rdb, &holdfast.Config{TTL: ttl, Observers: []*holdfast.Observer{observer}})
+		if err != nil {
+			return nil, err
+		}
+		return holdfastLocks([]*holdfast.Client{c}, []func(){func() { _ = rdb.Close() }}), nil
+	}
+}
+
+// discard is a processor that throws spans away.
+type discard struct{}
+
+func (discard) OnStart(context.Context, trace.ReadWriteSpan) {}
+func (discard) OnEnd(trace.ReadOnlySpan)                     {}
+func (discard) Shutdown(context.Context) error               { return nil }
+func (discard) ForceFlush(context.Context) error             { return nil }
+
+// holdfastLocks has one client, or a client for each node. closers are called after the clients are closed.
+func holdfastLocks(clients []*holdfast.Client, closers []func()) *locker {
+	return &locker{
+		lock:   func(name string) lock { return &holdfastLock{l: clients[0].Mutex(name)} },
+		reader: func(name string) lock { return &holdfastLock{l: clients[0].RWMutex(name).Reader()} },
+		writer: func(name string) lock { return &holdfastLock{l: clients[0].RWMutex(name).Writer()} },
+		close: func() {
+			for i, c := range clients {
+				_ = c.Close(context.Background())
+				closers[i]()
+			}
+		},
+	}
+}
+
+func newHoldfast(j job, localHandovers int, connect func([]string, *holdfast.Config) (*holdfast.Client, func(), error)) (*locker, error) {
+	cfg := &holdfast.Config{TTL: ttl, MaxLocalHandovers: localHandovers, Strict: j.Kind == "quorum"}
+	places := [][]string{j.Addrs}
+	if j.Kind == "quorum" {
+		places = nil
+		for _, addr := range j.Addrs {
+			places = append(places, []string{addr})
+		}
+	}
+	var clients []*holdfast.Client
+	var closers []func()
+	for _, addrs := range places {
+		c, closer, err := connect(addrs, cfg)
+		if err != nil {
+			return nil, err
+		}
+		clients, closers = append(clients, c), append(closers, closer)
+	}
+	l := holdfastLocks(clients, closers)
+	if j.Kind != "quorum" {
+		return l, nil
+	}
+	var err error
+	l.quorum, err = quorum.New(clients, &quorum.Config{NodeTimeout: ttl / 20}) // redsync waits that long
+	l.lock = func(name string) lock { return &quorumLock{holdfastLock{l: l.quorum.Mutex(name)}} }
+	return l, err
+}
+
+// admit admits new servers to a quorum.
+func admit(ctx context.Context, addrs []string) error {
+	l, err := holdfastOverGoredis(0)(job{cell: cell{Kind: "quorum"}, Addrs: addrs})
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	return inspect.NewQuorum(l.quorum).Admit(ctx)
+}
+
+type holdfastLock struct {
+	l     *holdfast.Lock
+	lease *holdfast.Lease
+}
+
+func (l *holdfastLock) acquire(ctx context.Context) (err error) {
+	l.lease, err = l.l.Acquire(ctx)
+	return err
+}
+
+// quorumLock tries again if too few nodes answered in time, as redsync does by itself.
+type quorumLock struct{ holdfastLock }
+
+func (l *quorumLock) acquire(ctx context.Context) error {
+	for {
+		err := l.holdfastLock.acquire(ctx)
+		if few := (*quorum.Error)(nil); !errors.As(err, &few) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *holdfastLock) release() error { return l.lease.Release(context.Background()) }
+
+func (l *holdfastLock) lost() bool { return l.lease.Err() != nil }

@@ -24,7 +24,7 @@ import (
 // openEtcd makes one client, and one session for all locks, whose lease renews them together. In contended, each goroutine
 // has a session of its own: etcd's mutex does not exclude goroutines that share one. The sessions' leases are left: the servers
 // end after the turn.
-func openEtcd(j job) (locker, error) {
+func openEtcd(j job) (*locker, error) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: j.Addrs})
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func openEtcd(j job) (locker, error) {
 		}
 	}
 	var taken atomic.Int64
-	return &maker{end: func() { _ = c.Close() }, mutex: func(name string) lock {
+	return &locker{close: func() { _ = c.Close() }, lock: func(name string) lock {
 		s := sessions[int(taken.Add(1))%len(sessions)]
 		m := concurrency.NewMutex(s, name)
 		return &handle{

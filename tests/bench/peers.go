@@ -21,14 +21,14 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
-func openRedsync(j job) (locker, error) { return newRedsync(j), nil }
+func openRedsync(j job) (*locker, error) { return newRedsync(j), nil }
 
-func openRedsyncTuned(j job) (locker, error) {
+func openRedsyncTuned(j job) (*locker, error) {
 	return newRedsync(j, redsync.WithRetryDelay(pollInterval), redsync.WithTries(math.MaxInt)), nil
 }
 
 // newRedsync makes a pool for each server. A mutex that has given up, after a number of tries, begins again.
-func newRedsync(j job, options ...redsync.Option) locker {
+func newRedsync(j job, options ...redsync.Option) *locker {
 	options = append(options, redsync.WithExpiry(ttl))
 	var pools []redsyncredis.Pool
 	var ends []func() error
@@ -37,8 +37,8 @@ func newRedsync(j job, options ...redsync.Option) locker {
 		pools, ends = append(pools, goredis.NewPool(rdb)), append(ends, rdb.Close)
 	}
 	rs := redsync.New(pools...)
-	return &maker{
-		mutex: func(name string) lock {
+	return &locker{
+		lock: func(name string) lock {
 			m := rs.NewMutex(name, options...)
 			return &handle{
 				take: func(ctx context.Context) error {
@@ -56,7 +56,7 @@ func newRedsync(j job, options ...redsync.Option) locker {
 				},
 			}
 		},
-		end: func() {
+		close: func() {
 			for _, end := range ends {
 				_ = end()
 			}
@@ -65,22 +65,22 @@ func newRedsync(j job, options ...redsync.Option) locker {
 }
 
 // openRedislock retries as in the package's documentation.
-func openRedislock(j job) (locker, error) {
+func openRedislock(j job) (*locker, error) {
 	return newRedislock(j, func() redislock.RetryStrategy {
 		return redislock.LimitRetry(redislock.LinearBackoff(100*time.Millisecond), 3)
 	}), nil
 }
 
-func openRedislockTuned(j job) (locker, error) {
+func openRedislockTuned(j job) (*locker, error) {
 	return newRedislock(j, func() redislock.RetryStrategy { return redislock.LinearBackoff(pollInterval) }), nil
 }
 
 // newRedislock needs a strategy for each Obtain: it has state.
-func newRedislock(j job, retry func() redislock.RetryStrategy) locker {
+func newRedislock(j job, retry func() redislock.RetryStrategy) *locker {
 	rdb := dialGoredis(j.Addrs)
 	c := redislock.New(rdb)
-	return &maker{
-		mutex: func(name string) lock {
+	return &locker{
+		lock: func(name string) lock {
 			var held *redislock.Lock
 			return &handle{
 				take: func(ctx context.Context) error {
@@ -95,14 +95,14 @@ func newRedislock(j job, retry func() redislock.RetryStrategy) locker {
 				free: func() error { return held.Release(context.Background()) },
 			}
 		},
-		end: func() { _ = rdb.Close() },
+		close: func() { _ = rdb.Close() },
 	}
 }
 
 // openRueidislock sets the timeout of commands, which is 20 ms by default; 0 leaves it. If a command of an acquire times
 // out, rueidislock does not retry until a message about the lock arrives, and none does if nobody else wants the lock.
-func openRueidislock(timeout time.Duration) func(job) (locker, error) {
-	return func(j job) (locker, error) {
+func openRueidislock(timeout time.Duration) func(job) (*locker, error) {
+	return func(j job) (*locker, error) {
 		l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 			ClientOption:   rueidisOption(j.Addrs),
 			KeyMajority:    1,
@@ -113,7 +113,7 @@ func openRueidislock(timeout time.Duration) func(job) (locker, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &maker{end: l.Close, mutex: func(name string) lock {
+		return &locker{close: l.Close, lock: func(name string) lock {
 			var held context.Context
 			var cancel context.CancelFunc
 			return &handle{
@@ -137,9 +137,9 @@ var (
 )
 
 // newBare makes the usual lock, which is the floor: it has no fence and no renewal, and waiters poll.
-func newBare(set func(ctx context.Context, key, token string) (bool, error), del func(ctx context.Context, key, token string) error, end func()) locker {
+func newBare(set func(ctx context.Context, key, token string) (bool, error), del func(ctx context.Context, key, token string) error, end func()) *locker {
 	var handles atomic.Int64
-	return &maker{end: end, mutex: func(key string) lock {
+	return &locker{close: end, lock: func(key string) lock {
 		token := fmt.Sprintf("%011d%011d", os.Getpid(), handles.Add(1))
 		return &handle{
 			take: func(ctx context.Context) error {
@@ -156,12 +156,12 @@ func newBare(set func(ctx context.Context, key, token string) (bool, error), del
 	}}
 }
 
-func bareGoredis(j job) (locker, error) {
+func bareGoredis(j job) (*locker, error) {
 	rdb := dialGoredis(j.Addrs)
 	return bareOver(rdb, rdb), nil
 }
 
-func bareAutoPipeline(j job) (locker, error) {
+func bareAutoPipeline(j job) (*locker, error) {
 	rdb := redis.NewClient(&redis.Options{Addr: j.Addrs[0]})
 	pipeline, err := rdb.AutoPipeline()
 	if err != nil {
@@ -170,7 +170,7 @@ func bareAutoPipeline(j job) (locker, error) {
 	return bareOver(rdb, pipeline), nil
 }
 
-func bareOver(rdb io.Closer, c redis.Cmdable) locker {
+func bareOver(rdb io.Closer, c redis.Cmdable) *locker {
 	return newBare(
 		func(ctx context.Context, key, token string) (bool, error) {
 			return c.SetNX(ctx, key, token, ttl).Result()
@@ -181,7 +181,7 @@ func bareOver(rdb io.Closer, c redis.Cmdable) locker {
 		func() { _ = rdb.Close() })
 }
 
-func bareRueidis(j job) (locker, error) {
+func bareRueidis(j job) (*locker, error) {
 	c, err := rueidis.NewClient(rueidisOption(j.Addrs))
 	if err != nil {
 		return nil, err

@@ -99,29 +99,29 @@ func redissonReleased(_ int64, isNil bool, err error) error {
 	return err
 }
 
-func redissonScriptsOverGoredis(j job) (locker, error) {
+func redissonScriptsOverGoredis(j job) (*locker, error) {
 	rdb, h := dialGoredis(j.Addrs), &redissonHolders{}
 	lockScript, unlockScript := redissonOverGoredis(rdb, redissonLock), redissonOverGoredis(rdb, redissonUnlock)
-	return &maker{
-		mutex: func(name string) lock {
+	return &locker{
+		lock: func(name string) lock {
 			m := &redissonMutex{
 				rdb: rdb, lock: lockScript, unlock: unlockScript,
 				keys: []string{name, "redisson_lock__channel:{" + name + "}"}, holder: h.next(),
 			}
 			return m
 		},
-		read: h.reader(redissonOverGoredis(rdb, redissonReadLock), redissonOverGoredis(rdb, redissonReadUnlock)),
-		end:  func() { _ = rdb.Close() },
+		reader: h.reader(redissonOverGoredis(rdb, redissonReadLock), redissonOverGoredis(rdb, redissonReadUnlock)),
+		close:  func() { _ = rdb.Close() },
 	}, nil
 }
 
-func redissonScriptsOverRueidis(j job) (locker, error) {
+func redissonScriptsOverRueidis(j job) (*locker, error) {
 	c, err := rueidis.NewClient(rueidisOption(j.Addrs))
 	if err != nil {
 		return nil, err
 	}
 	h := &redissonHolders{}
-	return &maker{read: h.reader(redissonOverRueidis(c, redissonReadLock), redissonOverRueidis(c, redissonReadUnlock)), end: c.Close}, nil
+	return &locker{reader: h.reader(redissonOverRueidis(c, redissonReadLock), redissonOverRueidis(c, redissonReadUnlock)), close: c.Close}, nil
 }
 
 // redissonMutex waits as RedissonLock.lock does: it asks; subscribes to the lock's channel, and asks again; asks once more

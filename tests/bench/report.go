@@ -81,7 +81,7 @@ func versions() (all []string) {
 
 func rounds(o options) (all []string) {
 	for _, c := range o.cells {
-		all = append(all, fmt.Sprintf("%s %d×%v", c.name, c.rounds, c.time))
+		all = append(all, fmt.Sprintf("%s %d×%v", c.name, c.rounds, c.For))
 	}
 	return all
 }

@@ -31,7 +31,7 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 	if err != nil {
 		return nil, err
 	}
-	s, end, err := v.serversOf(ctx, c, of.kind)
+	s, end, err := v.serversOf(ctx, c, of.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 		}
 	}
 	var seen figures
-	if of.kind == "crowd" {
+	if of.Kind == "crowd" {
 		if seen, err = watchCrowd(ctx, s, c, of, b, workers); err != nil {
 			return nil, err
 		}
@@ -279,19 +279,12 @@ func (w *worker) end() {
 
 // job is what a contestant's process does in one turn.
 type job struct {
+	cell
 	Contestant string
-	Kind       string   // of the cell
 	Addrs      []string // the servers'
 	Board      string   // a file; see board
 	Names      string   // begins the name of every lock of this turn
 	Process    int
-	Goroutines int
-	Readers    int // of the goroutines, in read and readwrite; the others are writers
-	For        time.Duration
-	Hold       time.Duration // of each cycle
-	Think      time.Duration // at most, before each cycle
-	Warm       time.Duration // processor time to use before the first turn, for a process that has all turns
-	Leases     int           // of held
 }
 
 // outcome is what a process measured between "go" and the last release. Times are in nanoseconds.

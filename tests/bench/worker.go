@@ -13,7 +13,7 @@ import (
 
 // workload is what a process does in a cell. It prepares itself, calls start, which returns when the process is told to
 // go, and then measures.
-type workload func(ctx context.Context, l locker, j job, b *board, start func() error) (outcome, error)
+type workload func(ctx context.Context, l *locker, j job, b *board, start func() error) (outcome, error)
 
 var workloads = map[string]workload{
 	"free": free, "far": free, "observed": free, "quorum": free, "cluster": free,

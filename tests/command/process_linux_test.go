@@ -479,17 +479,6 @@ func TestLockDeletedWhileTheJobRuns(t *testing.T) {
 	}
 }
 
-// Fault: A job ignores TERM at the end of --max-runtime. It is killed after the grace.
-func TestMaxRuntimeOfAStubbornJob(t *testing.T) {
-	redis := server.Alone(t)
-	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
-		r := begin(t, redis, stubborn, append(graceOf(unit), "--max-runtime", unit.String())...)
-		r.exits(124)
-		r.told()
-		r.says("ran for longer than --max-runtime")
-	})
-}
-
 // Bug: QUIT or HUP orphans the child.
 func TestSignalsReachTheJob(t *testing.T) {
 	redis := server.Alone(t)

@@ -4,7 +4,6 @@ package documents
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
+	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -103,16 +103,8 @@ func readmesProgram(t *testing.T) string {
 // goCommand runs the go command in a folder. It sees these files as well.
 func goCommand(t *testing.T, folder string, files map[string]string, args ...string) {
 	t.Helper()
-	replace := map[string]string{}
-	for name, text := range files {
-		other := filepath.Join(t.TempDir(), "file.go")
-		expect.OK(t, os.WriteFile(other, []byte(text), 0o600))
-		replace[name] = other
-	}
-	list := expect.Of(json.Marshal(map[string]any{"Replace": replace})).OK(t)
-	overlay := filepath.Join(t.TempDir(), "overlay.json")
-	expect.OK(t, os.WriteFile(overlay, list, 0o600))
-	args = append([]string{args[0], "-overlay", overlay}, args[1:]...)
+	list := expect.Of(overlay.Replace(t.TempDir(), "", files)).OK(t)
+	args = append([]string{args[0], "-overlay", list}, args[1:]...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = folder
 	if out, err := cmd.CombinedOutput(); err != nil {

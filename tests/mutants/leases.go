@@ -1,6 +1,8 @@
 package mutants
 
-import "github.com/holdfast-go/holdfast/tests/internal/campaign"
+import (
+	"github.com/holdfast-go/holdfast/tests/internal/campaign"
+)
 
 // Deadlines, renewals, releases, leases that are joined or passed on within the process, and the end of a client.
 var leases = []Mutant{
@@ -61,4 +63,68 @@ var leases = []Mutant{
 		by("virtual.TestALeaseThatIsGrantedDuringCloseIsOver"), line("granted-during-close", "if false {")),
 	mutant("goroutine-left", "a client's scheduler outlives it",
 		by("virtual.TestALockThatIsPassedOnIsAskedForInTime"), line("close-schedule", "")).hunted(nil, nil, campaign.Leak),
+}
+
+// Locks that another process adopts.
+var tickets = []Mutant{
+	mutant("adopts-anybodys", "a ticket is valid whoever has the lock by now",
+		by("scripts.TestAdopt"), line("adopt-compare", "if false then")),
+	mutant("adopted-twice", "an adopted lock keeps the ticket's token, which others have, too",
+		by("scripts.TestAdopt"), line("adopt-swap", "write_lock(detached, value, pttl)")),
+	mutant("adoption-not-idempotent", "a repeated adoption does not recognize its own lock",
+		by("scripts.TestAdopt"), line("adopt-own", "if false then")),
+	mutant("adopted-after-giving-up", "an adoption that was given up is carried out if it comes late",
+		by("scripts.TestAdopt"), line("adopt-given-up", "")),
+	mutant("adopted-too-late", "an adoption is carried out after its not-after",
+		by("scripts.TestAdopt"), line("adopt-late", "")),
+	mutant("adoption-shortens", "an adoption shortens the time that a lock lasts",
+		by("scripts.TestAdopt"), line("adopt-expiry", "local pttl = ttl")),
+	mutant("adopted-fence-kept", "an adopted lock keeps the fence of its earlier holder",
+		by("scripts.TestAdopt"), line("adopt-fence", "local fence = tonumber(ARGV[7])")),
+	mutant("ticket-without-tombstone", "a ticket's token can acquire again after the adoption",
+		by("scripts.TestAdopt"), line("adopt-tombstone", "")),
+	mutant("adoption-unmarks", "an adopted lock loses its mark, so its release does not check the queue",
+		by("scripts.TestAdopt"), line("adopt-mark", "local marked = false")),
+	mutant("adopted-in-quarantine", "a lock is adopted in quarantine, when another process may hold it",
+		by("scripts.TestNothingIsAdoptedInQuarantine"), line("adopt-quarantined", "")),
+	mutant("ticket-is-token", "an adopter goes on under the ticket's token: all who have it believe in the lock",
+		by("behaviour.TestOneOfManyAdopts", "behaviour.TestALockIsCarriedToAnotherProcess"),
+		part("adopt-request", "Token: a.Token()", "Token: t.Token")),
+	mutant("adopter-believes-old-fence", "an adopted lease has the fence of the ticket",
+		by("virtual.TestALeaseThatWasPassedOnIsDetached"), part("adopted-fence", "r.Reply.Fence", "t.Fence")).
+		hunted(campaign.Carried{}, nil, campaign.Fences),
+	mutant("detached-and-held", "a detached lease is believed in",
+		by("behaviour.TestALockIsCarriedToAnotherProcess"), line("detach-ends", "")),
+	mutant("detached-and-renewed", "a detached lease is renewed",
+		by("virtual.TestADetachedLeaseIsLeftAlone"), line("detach-stops", "")),
+	mutant("detaching-goes-on", "a lease is shared and renewed while it is being detached",
+		by("virtual.TestALeaseIsDetachedOnce"), line("detach-freezes", "")),
+	mutant("nested-and-detached", "a lease is detached while others are nested in it",
+		by("behaviour.TestWhatCannotBeDetached"), line("detach-nested", "case false:")),
+	mutant("job-and-term-detached", "the lease of a job or of a term is detached",
+		by("behaviour.TestWhatCannotBeDetached"), line("detach-apart", "return s.Kind.carried")),
+	mutant("detached-too-late", "a lease is detached after its deadline",
+		by("virtual.TestALeaseThatIsDetachedInASuspension"), line("detached-lost", "")),
+	mutant("detach-gives-up-renewals", "a lease that could not be detached is not renewed any more",
+		by("virtual.TestALeaseThatCannotBeDetachedGoesOn"), line("undone-renewed", "if false {")),
+	mutant("late-message-releases-ticket", "a message that granted a lock releases it after it was detached",
+		by("virtual.TestALateMessageDoesNotReleaseADetachedLock"), part("detached-message", "false", "true")),
+	mutant("ticket-of-latest-fence", "a ticket has the fence of the latest lease, not that of the lock's value",
+		by("virtual.TestALeaseThatWasPassedOnIsDetached"), part("ticket-fence", "h.first.fence, ", "l.fence, ")),
+	mutant("ticket-forgets-unanswered", "a ticket does not say that an acquire of its token may still come",
+		by("virtual.TestALateAcquireOfADetachedLock"), part("ticket-tombstone", "== 0", ">= 0")),
+	mutant("ticket-expires-before-late-acquire", "a lock is free again before a late acquire of its ticket's token has come",
+		by("virtual.TestALateAcquireOfADetachedLock"), part("detach-term", ", h.l.c.untilTombstone(h.l, h.attempt.unanswered))", ")")),
+	mutant("spent-ticket-comes-back", "a late acquire brings a deleted lock back to a ticket that was given up",
+		by("virtual.TestALateAcquireOfADetachedLock"), line("spent-ticket", "if false {")),
+	mutant("adoption-kept", "an adoption that its caller has given up is kept",
+		by("virtual.TestAnAdoptionThatIsGivenUp"), line("adoption-taken-back", "")),
+	mutant("adoption-thought-unsent", "an adoption that went unanswered is taken for one that was not carried out",
+		by("virtual.TestAnAdoptionThatIsGivenUp"), line("adoption-unanswered", "_ = unanswered")),
+	mutant("adopted-beside-earlier-lease", "a process believes in an earlier lease of a lock that it has adopted",
+		by("virtual.TestAnAdoptionEndsAnEarlierLease"), line("adopted-noted", "return h.firstLease(), nil")),
+	mutant("foreign-ticket", "a ticket for another prefix is taken for the lock of the same name",
+		by("../.TestTicketsThatAreNone"), line("ticket-prefix", "case false:")),
+	mutant("ticket-not-extended", "a ticket is extended by less than was said",
+		by("behaviour.TestTicketsExpire"), part("extend-ticket", "TTL: ttl", "TTL: time.Millisecond")),
 }

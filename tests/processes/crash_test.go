@@ -108,8 +108,7 @@ func waitForWaiters(t *testing.T, b *backend.Backend, n int) {
 // Fault: The first in the queue is paused with the grant in its socket. It delays the others by the claim, does not believe that it
 // holds the lock when it wakes, and gets its turn.
 func TestPausedHead(t *testing.T) {
-	t.Parallel()
-	inTurn(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		addr := b.Server.Addr()
 		holder, head, next := newWorker(t, addr), newWorker(t, addr), newWorker(t, addr)
 		holder.send("acquire a 5m")

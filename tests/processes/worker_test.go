@@ -36,8 +36,6 @@ func TestMain(m *testing.M) {
 		obey(os.Args[1], os.Stdin, os.Stdout)
 	case "mortal":
 		mortal(os.Args[1:])
-	case "storm":
-		storm(os.Args[1:])
 	default:
 		backend.AtOnce(10) // the tests mostly wait
 		os.Exit(m.Run())

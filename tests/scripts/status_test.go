@@ -2,16 +2,13 @@ package scripts
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
 // status asks for the status of a lock of that kind, with all its holders and waiters.
@@ -121,58 +118,5 @@ func TestStatusOfLongTexts(t *testing.T) {
 		if reply := b.status("mutex"); len(reply) > 8000 || !strings.HasSuffix(reply, " 0 "+info) {
 			t.Errorf("the reply has %d bytes", len(reply))
 		}
-	})
-}
-
-// The status of a lock of any kind has the waiters for that kind. For a lock that nobody holds, or another program's value, it
-// has those of the first kind that has any.
-func TestStatusOfALockOfAnyKind(t *testing.T) {
-	onEach(t, func(t *testing.T, b bench) {
-		status := func() string {
-			t.Helper()
-			return seen(b.on([]string{"{k}", "{k}:q", "{k}:rw", "{k}:own"}, script.Status(), "", "x", "mutex rw own", 0, 500, 10))
-		}
-		wait := func(kind, member string) {
-			b.rdb.ZAdd(t.Context(), "{k}:"+kind, redis.Z{Score: 15, Member: member}, redis.Z{Score: -9e15, Member: "x:B"})
-		}
-		b.expect("status T nothing 0 0 -1 0 0 0", status())
-		wait("own", queuedFor("B", "somebody"))
-		b.expect("status T own 0 0 -1 1 0 0\n15 1 "+info, status())
-		wait("rw", heavy("B", 7))
-		b.expect("status T rw 0 0 -1 1 0 0\n15 7 "+info, status())
-		b.take()
-		b.expect("status T foreign 0 0 -1 1 0 1\nP 0 \n15 7 "+info, status())
-		b.rdb.Del(t.Context(), "{k}")
-		b.acquire("t", "A")
-		b.expect("status T mutex 0 0 -1 0 0 1\nP 0 hf2:A:T:T:0:"+info, status())
-		b.rdb.Del(t.Context(), "{k}")
-		b.rdb.HSet(t.Context(), "{k}", "kind", "own", "limit", 9)
-		b.expect("status T own 0 9 -1 1 0 0\n15 1 "+info, status())
-		b.rdb.HSet(t.Context(), "{k}", "kind", "sem")
-		b.expect("status T sem 0 9 -1 0 0 0", status())
-	})
-}
-
-// A scan tells the keys that may be a lock's, and no others.
-func TestScan(t *testing.T) {
-	onEach(t, func(t *testing.T, b bench) {
-		want := []string{"p:key:a{x}:q", "p:{a b}:q", "p:{a}", "p:{a}:own", "p:{a}:redisson"}
-		others := []string{
-			"p:{b}", "p:{a}:once", "p:{a}:q:e", "p:fences", "p:{a\n}", "p:{a", "q:{a}", "p:key:b:q", "p:{a}:latch", "p:{a:1}:key:f",
-		}
-		for _, key := range slices.Concat(want, others) {
-			b.rdb.Set(t.Context(), key, "x", 0)
-		}
-		q := codec.Scan{On: "p:fences", Cursor: "0", Count: 100, Match: "p:*", Begin: []string{"p:{a", "p:key:a"}}
-		var told []string
-		for {
-			page := ask(b, codec.KeysAre, &q)
-			told = append(told, page.Keys...)
-			if q.Cursor = page.Next; page.IsLast() {
-				break
-			}
-		}
-		slices.Sort(told)
-		expect.Same(t, "the keys", slices.Compact(told), want)
 	})
 }

@@ -4,7 +4,7 @@
 //
 // To add to it:
 //
-//   - A kind of fault is a Kind in one of the kinds_*.go files.
+//   - A kind of fault is a Kind in kinds.go.
 //   - Another primitive is a Subject, which says how it is requested, who may hold it
 //     at the same time, what else it promises, and what must be granted after the
 //     faults. worker.Want gets the fields that a request needs, and the worker's
@@ -154,7 +154,7 @@ func (r *run) plan(ctx context.Context, server string) *Plan {
 	case ctx.Err() != nil, r.over,
 		c.For > 0 && time.Since(r.begun) > c.For,
 		c.Histories > 0 && r.next >= c.Histories,
-		c.Once && r.coverage.complete():
+		c.Once && r.coverage.over() > 0:
 		return nil
 	}
 	seed := seedOf(c.Seed, r.next)
@@ -162,7 +162,7 @@ func (r *run) plan(ctx context.Context, server string) *Plan {
 	if c.Replay != 0 {
 		return NewPlan(c.Replay, server, c.Mode, c.Subject, r.coverage.kinds)
 	}
-	return NewPlan(seed, server, c.Mode, c.Subject, r.coverage.draw(c.Once))
+	return NewPlan(seed, server, c.Mode, c.Subject, r.coverage.draw())
 }
 
 // seedOf returns the seed of the nth history. It is below 2^53, so that every reader of JSON gets it right.
@@ -188,9 +188,9 @@ func (r *run) history(l *lane, p *Plan) {
 	defer r.mu.Unlock()
 	r.report.add(e)
 	if !e.counts() {
-		r.coverage.void(p.kinds)
+		r.coverage.again(p.kinds)
 	}
-	r.report.LeastPair, r.report.LeastAlone = r.coverage.least()
+	r.report.Rounds = r.coverage.over()
 	if r.report.Void > 20+r.report.Histories/10 && r.err == nil {
 		r.over, r.err = true, fmt.Errorf("too many histories are void; the latest: %s", e.Void)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/harness"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
-	"github.com/holdfast-go/holdfast/tests/internal/queuelog"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -153,13 +152,9 @@ func (l *lane) perform(ctx context.Context, h *harness.TB, r *Record) {
 		}
 		scenes = append(scenes, s)
 	}
-	found := func() queuelog.Findings { return queuelog.Findings{} }
+	queues := &queueLog{}
 	if l.cfg.Subject.HasQueue() {
-		var locks []queuelog.Lock
-		for _, n := range p.Names {
-			locks = append(locks, queuelog.Lock{Name: n.Name, Key: n.Key, Queue: n.Queue})
-		}
-		found = queuelog.Follow(l.nodes[0].Server, locks...).End
+		queues = followOn(l.nodes[0].Server, p.Names)
 	}
 	r.Began = history.Now()
 	r.records = l.cast.begin(scripts)
@@ -193,9 +188,9 @@ func (l *lane) perform(ctx context.Context, h *harness.TB, r *Record) {
 	if r.Stuck == nil {
 		r.Left = append(r.Left, leftovers(func() []string { return l.eachNode((*node).channels) })...)
 	}
-	queues := found()
-	r.Passed, r.Fell = queues.Passed, queues.Fell
-	r.Ordered = queues.Whole && !p.has(func(k *Kind) bool { return k.HidesQueue })
+	found := queues.end()
+	r.Passed, r.Fell = found.passed, found.fell
+	r.Ordered = found.whole && !p.has(func(k *Kind) bool { return k.HidesQueue })
 	r.Over = history.Now()
 	for i := range strikes {
 		r.Strikes = append(r.Strikes, strikes[i].Load())

@@ -1,7 +1,6 @@
 package campaign
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,8 +75,7 @@ type Report struct {
 	Void       int // not counted: trouble that was not the locks' fault
 	Operations int
 	Grants     int
-	LeastPair  int // how often the least covered pair and kind happened
-	LeastAlone int
+	Rounds     int // in each of which all kinds came about alone, and after the first all pairs of them
 	Violations int // histories with findings
 	Unknown    int // checks that were given up: see Inconclusive
 
@@ -157,7 +155,7 @@ func (r *Report) Write(w io.Writer) error {
 	}
 	line("servers", strings.Join(servers, ", "))
 	line("kinds of faults", fmt.Sprintf("%d, each came about alone at least %d times, each pair %d times",
-		len(r.kinds), r.LeastAlone, r.LeastPair))
+		len(r.kinds), r.Rounds, max(r.Rounds-1, 0)))
 	line("violations", r.Violations)
 	line("undecided", r.Unknown)
 	line("outside the model", fmt.Sprintf("%d histories, with %d overlaps", r.Outside, r.Overlaps))
@@ -191,68 +189,47 @@ func (r *Report) Write(w io.Writer) error {
 	return nil
 }
 
-// coverage counts how often kinds of faults happened, alone and in pairs, and chooses what comes next.
-// Histories under way count.
+// coverage chooses the kinds of faults of each history. In the first round each kind comes about alone. In every other one each kind
+// does, and each pair of kinds, and nothing now and then, in an order of chance.
 type coverage struct {
-	kinds        []*Kind
-	alone, pairs []*combination
-	random       *rand.Rand
-}
-
-// combination is the kinds of faults of a history.
-type combination struct {
-	kinds []*Kind
-	times int // that it was drawn
+	kinds  []*Kind
+	next   [][]*Kind // in this round
+	rounds int       // before this one
+	random *rand.Rand
 }
 
 func newCoverage(kinds []*Kind, seed uint64) *coverage {
 	c := &coverage{kinds: kinds, random: rand.New(rand.NewPCG(seed, 3))}
-	for i, k := range kinds {
-		c.alone = append(c.alone, &combination{kinds: []*Kind{k}})
-		for _, other := range kinds[:i] {
-			c.pairs = append(c.pairs, &combination{kinds: []*Kind{other, k}})
-		}
+	for _, k := range kinds {
+		c.next = append(c.next, []*Kind{k})
 	}
 	return c
 }
 
-// draw chooses the kinds of the next history: mostly pairs, any of the least covered ones, and now and then none.
-func (c *coverage) draw(aloneFirst bool) []*Kind {
-	if len(c.kinds) == 0 {
-		return nil
+// over returns how many rounds are over.
+func (c *coverage) over() int {
+	if len(c.next) > 0 {
+		return c.rounds
 	}
-	next := rarest(c.alone)
-	switch x := c.random.IntN(100); {
-	case next.times == 0 || aloneFirst:
-	case x < 3:
-		return nil
-	case x >= 8 && len(c.pairs) > 0:
-		c.random.Shuffle(len(c.pairs), func(i, j int) { c.pairs[i], c.pairs[j] = c.pairs[j], c.pairs[i] })
-		next = rarest(c.pairs)
-	}
-	next.times++
-	return next.kinds
+	return c.rounds + 1
 }
 
-// rarest returns the first of the combinations that were drawn least; one that never was if there are none.
-func rarest(all []*combination) *combination {
-	if len(all) == 0 {
-		return &combination{}
-	}
-	return slices.MinFunc(all, func(a, b *combination) int { return cmp.Compare(a.times, b.times) })
-}
-
-// void undoes the count of draw for a history that does not count.
-func (c *coverage) void(kinds []*Kind) {
-	for _, x := range slices.Concat(c.alone, c.pairs) {
-		if slices.Equal(x.kinds, kinds) {
-			x.times--
+// draw chooses the kinds of the next history.
+func (c *coverage) draw() (drawn []*Kind) {
+	if len(c.next) == 0 {
+		c.rounds++
+		for i, k := range c.kinds {
+			c.next = append(c.next, []*Kind{k})
+			for _, other := range c.kinds[:i] {
+				c.next = append(c.next, []*Kind{other, k})
+			}
 		}
+		c.next = append(c.next, make([][]*Kind, 1+len(c.next)/32)...)
+		c.random.Shuffle(len(c.next), func(i, j int) { c.next[i], c.next[j] = c.next[j], c.next[i] })
 	}
+	drawn, c.next = c.next[0], c.next[1:]
+	return drawn
 }
 
-// complete reports whether every kind happened alone.
-func (c *coverage) complete() bool { return len(c.kinds) == 0 || rarest(c.alone).times > 0 }
-
-// least returns how often the least covered pair and kind happened.
-func (c *coverage) least() (pair, alone int) { return rarest(c.pairs).times, rarest(c.alone).times }
+// again has the kinds of a history that does not count drawn once more.
+func (c *coverage) again(kinds []*Kind) { c.next = append([][]*Kind{kinds}, c.next...) }

@@ -3,8 +3,17 @@
 package history
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
+	"os"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -37,11 +46,6 @@ func (e Event) end() int64 {
 // the deadline.
 func (e Event) held() bool { return e.Granted != 0 && e.Granted < e.end() }
 
-// wait returns how long the attempt took.
-func (e Event) wait() time.Duration {
-	return time.Duration(max(e.Granted, e.GaveUp) - e.Asked)
-}
-
 // base is one moment on two clocks: that of package time, which shows differences only, and the one that all
 // processes share.
 var base, baseNanos = anchor()
@@ -69,52 +73,123 @@ func anchor() (time.Time, int64) {
 	return base, nanos
 }
 
-// Report says how fairly locks were handed out.
-type Report struct {
-	Grants      int
-	LongestWait time.Duration // of any attempt, granted or given up
-	MeanWait    time.Duration // of granted attempts
-	Jain        float64       // Jain's index of fairness over the number of grants of each goroutine
+// Recorder records the attempts of one process. Any number of goroutines may use it.
+type Recorder struct {
+	mu     sync.Mutex
+	out    io.Writer
+	err    error
+	events []Event
 }
 
-// Fairness reports on all the locks of a history together.
-func Fairness(events []Event) Report {
-	var r Report
-	var waited time.Duration
-	type worker struct{ process, goroutine int }
-	grants := make(map[worker]int)
-	for _, e := range events {
-		w := worker{e.Process, e.Goroutine}
-		switch {
-		case e.Granted != 0:
-			r.Grants++
-			waited += e.wait()
-			grants[w]++
-		case e.GaveUp != 0:
-			grants[w] += 0 // a goroutine without a grant counts, too
-		default:
-			continue
+// NewRecorder returns a Recorder that also writes to out, unless out is nil: a line of JSON whenever an attempt
+// gets further. Each line is one Write, so that a process that is killed leaves what it knew.
+func NewRecorder(out io.Writer) *Recorder { return &Recorder{out: out} }
+
+// Attempt is one attempt to get a lock. One goroutine at a time may use it.
+type Attempt struct {
+	recorder *Recorder
+	event    Event
+}
+
+// Ask begins an attempt. The goroutine with that number in this process calls it right before Acquire.
+func (r *Recorder) Ask(goroutine int, name string) *Attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := Event{
+		ID:        uint64(len(r.events)),
+		Process:   os.Getpid(),
+		Goroutine: goroutine,
+		Name:      name,
+		Asked:     Now(),
+	}
+	r.events = append(r.events, e)
+	return &Attempt{recorder: r, event: e}
+}
+
+// GaveUp ends the attempt without a lock.
+func (a *Attempt) GaveUp() {
+	a.event.GaveUp = Now()
+	a.record()
+}
+
+// Granted is called right after Acquire, with the lease's fence and deadline.
+func (a *Attempt) Granted(fence uint64, deadline time.Time) {
+	a.event.Granted = Now()
+	a.event.Fence = fence
+	a.event.Deadline = At(deadline)
+	a.record()
+}
+
+// Share records how much of the lock the attempt is for, if not all of it.
+func (a *Attempt) Share(n int) { a.event.Share = n }
+
+// Since records when the process requested the grant from the server. A lease that is passed on within its
+// process is as old as the hold that it belongs to. Since is called before Granted.
+func (a *Attempt) Since(asked time.Time) { a.event.Since = At(asked) }
+
+// Extended records the deadline after a renewal. If it is not called before a holder is killed, only the
+// deadline at the grant is known. Check may then miss an overlap, but reports no false one.
+func (a *Attempt) Extended(deadline time.Time) {
+	a.event.Deadline = At(deadline)
+	a.record()
+}
+
+// Released is called right before Release, with the lease's deadline at that time, or when the holder has
+// learned that the lock is lost.
+func (a *Attempt) Released(deadline time.Time) {
+	a.event.Released = Now()
+	a.event.Deadline = At(deadline)
+	a.record()
+}
+
+func (a *Attempt) record() {
+	r := a.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events[a.event.ID] = a.event
+	if r.out == nil {
+		return
+	}
+	line, err := json.Marshal(a.event)
+	if err == nil {
+		_, err = r.out.Write(append(line, '\n'))
+	}
+	r.err = cmp.Or(r.err, err)
+}
+
+// Events returns what has been recorded, and the first error in writing it.
+func (r *Recorder) Events() ([]Event, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events), r.err
+}
+
+// Read reads what Recorders wrote, of one process or of several in succession. It ignores an unfinished last
+// line, which a killed process leaves.
+func Read(in io.Reader) ([]Event, error) {
+	type attempt struct {
+		process int
+		id      uint64
+	}
+	latest := make(map[attempt]Event)
+	lines := bufio.NewReader(in)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break
 		}
-		r.LongestWait = max(r.LongestWait, e.wait())
+		if err != nil {
+			return nil, err
+		}
+		decoder := json.NewDecoder(bytes.NewReader(line))
+		decoder.DisallowUnknownFields()
+		var e Event
+		if err := decoder.Decode(&e); err != nil {
+			return nil, fmt.Errorf("history: line %d: %w", n, err)
+		}
+		latest[attempt{e.Process, e.ID}] = e
 	}
-	if r.Grants > 0 {
-		r.MeanWait = waited / time.Duration(r.Grants)
-		r.Jain = Jain(slices.Collect(maps.Values(grants)))
-	}
-	return r
-}
-
-// Jain is Jain's index of fairness over the number of grants of each goroutine: 1 if all have the same number,
-// 1/n if one of n has all, 0 if there are none. (R. Jain, D. Chiu, W. Hawe: A Quantitative Measure of Fairness,
-// 1984)
-func Jain(grants []int) float64 {
-	var sum, squares float64
-	for _, n := range grants {
-		sum += float64(n)
-		squares += float64(n) * float64(n)
-	}
-	if squares == 0 {
-		return 0
-	}
-	return sum * sum / (float64(len(grants)) * squares)
+	return slices.SortedFunc(maps.Values(latest), func(a, b Event) int {
+		return cmp.Or(cmp.Compare(a.Process, b.Process), cmp.Compare(a.ID, b.ID))
+	}), nil
 }

@@ -73,11 +73,12 @@ func Write(dir string, edits ...Edit) (list string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return write(dir, root(), edited)
+	return Replace(dir, root(), edited)
 }
 
-// write writes files, named relative to a root, and the list of what they replace.
-func write(dir, root string, edited map[string]string) (list string, err error) {
+// Replace writes files, which are named relative to a root, to dir, and the list for -overlay of what they replace. It returns the
+// list's name.
+func Replace(dir, root string, edited map[string]string) (list string, err error) {
 	replace := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(edited)) { // each time the same names, for the build cache
 		other := filepath.Join(dir, fmt.Sprint(len(replace), filepath.Ext(name)))
@@ -292,5 +293,5 @@ func WriteReplay(dir string) (list string, err error) {
 		}
 		edited[e.file] = strings.Replace(text, e.old, e.text, 1)
 	}
-	return write(dir, src, edited)
+	return Replace(dir, src, edited)
 }

@@ -9,10 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
-const (
-	goFile  = "package a\n\nfunc a(x int) int {\n\t// Why.\n\t// mutants: bound\n\tif x > 1 {\n\t\t// mutants: sum\n\t\tx = x + 1\n\t}\n\treturn x\n}\n"
-	luaFile = "-- b.lua: a script.\n\nlocal function main()\n  -- mutants: answer\n  return 'yes'\nend\n"
-)
+const goFile = "package a\n\nfunc a(x int) int {\n\t// Why.\n\t// mutants: bound\n\tif x > 1 {\n\t\t// mutants: sum\n\t\tx = x + 1\n\t}\n\treturn x\n}\n"
 
 // tree makes a library of the given files, in pairs of name and text.
 func tree(t *testing.T, pairs ...string) string {
@@ -24,41 +21,6 @@ func tree(t *testing.T, pairs ...string) string {
 		expect.OK(t, os.WriteFile(path, []byte(pairs[i+1]), 0o600))
 	}
 	return dir
-}
-
-func TestEditsChangeTheLinesThatAreNamed(t *testing.T) {
-	dir := tree(t, "a/a.go", goFile, "internal/script/b.lua", luaFile, "a/untouched.go", "package a\n")
-	for _, test := range []struct {
-		about    string
-		edits    []Edit
-		from, to []string // what each edit replaces, and by what, in either file
-	}{
-		{"a line", []Edit{Line("bound", "if true {")}, []string{"if x > 1 {"}, []string{"if true {"}},
-		{"a line without text", []Edit{Line("sum", "")}, []string{"\t\tx = x + 1"}, []string{"\t\t"}},
-		{"part of a line", []Edit{Part("sum", " + 1", " - 1")}, []string{"x + 1"}, []string{"x - 1"}},
-		{"several lines", []Edit{Line("answer", "if now then\n  return 'no'\nend")}, []string{"  return 'yes'"}, []string{"  if now then\n    return 'no'\n  end"}},
-		{"an insertion", []Edit{Insert("bound", "x++")}, []string{"\tif x"}, []string{"\tx++\n\tif x"}},
-		{"one line twice", []Edit{Part("sum", "1", "2"), Part("sum", "2", "3")}, []string{"x + 1"}, []string{"x + 3"}},
-		{"two lines, the first made longer", []Edit{Insert("bound", "x++\nx--"), Part("sum", "+", "*")}, []string{"\tif x", "x + 1"}, []string{"\tx++\n\tx--\n\tif x", "x * 1"}},
-		{"two files", []Edit{Part("answer", "yes", "no"), Part("sum", "+", "*")}, []string{"'yes'", "x + 1"}, []string{"'no'", "x * 1"}},
-	} {
-		want := map[string]string{}
-		for name, text := range map[string]string{"a/a.go": goFile, "internal/script/b.lua": luaFile} {
-			changed := text
-			for i := range test.from {
-				changed = strings.Replace(changed, test.from[i], test.to[i], 1)
-			}
-			if changed != text {
-				want[name] = changed
-			}
-		}
-		got, err := files(dir, test.edits...)
-		expect.Err(t, test.about, err, nil)
-		expect.Equal(t, test.about+": files that changed", len(got), len(want))
-		for name, text := range want {
-			expect.Equal(t, test.about+": "+name, got[name], text)
-		}
-	}
 }
 
 func TestWrongEditsAndMarkersAreRefused(t *testing.T) {

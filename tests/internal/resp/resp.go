@@ -1,22 +1,16 @@
 // Package resp is a very small client of the Redis protocol, version 2. Tests look at a server through it, so
-// that what they see depends neither on the library under test nor on its client.
+// that what they see does not depend on how the library under test, and its client, send and connect.
 package resp
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
-
-// Error is an error reply as the server sent it, such as "ERR unknown command".
-type Error string
-
-func (e Error) Error() string { return string(e) }
 
 // Conn is one connection to a server. One goroutine at a time may use it.
 type Conn struct {
@@ -57,19 +51,16 @@ func (c *Conn) Send(args ...any) error {
 }
 
 // Receive waits for the next reply: a string, an int64, nil, or a []any of these, in which errors are values of
-// type Error. An error reply is returned as an Error.
+// type driver.ReplyError. An error reply is returned as an error.
 func (c *Conn) Receive() (any, error) {
 	if err := c.net.SetReadDeadline(time.Now().Add(c.timeout)); err != nil {
 		return nil, err
 	}
-	v, err := readReply(c.in)
-	if err != nil {
-		return nil, err
-	}
-	if e, ok := v.(Error); ok {
+	v, err := resp.Read(c.in)
+	if e, is := v.(driver.ReplyError); is {
 		return nil, e
 	}
-	return v, nil
+	return v, err
 }
 
 // Close closes the connection.
@@ -77,98 +68,22 @@ func (c *Conn) Close() error { return c.net.Close() }
 
 // Request is a command as it looks on the wire.
 func Request(args ...any) []byte {
-	b := fmt.Appendf(nil, "*%d\r\n", len(args))
-	for _, arg := range args {
-		var s string
+	words := make([]string, len(args))
+	for i, arg := range args {
 		if raw, ok := arg.([]byte); ok {
-			s = string(raw)
-		} else {
-			s = fmt.Sprint(arg)
+			arg = string(raw)
 		}
-		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(s), s)
+		words[i] = fmt.Sprint(arg)
 	}
-	return b
+	return resp.Append(nil, words...)
 }
 
-// ReadRequest reads one command from r and returns the bytes that it came in.
+// ReadRequest reads one command from r, and returns it as it looks on the wire.
 func ReadRequest(r *bufio.Reader) ([]byte, error) {
-	raw, err := r.ReadBytes('\n')
-	if err != nil || raw[0] != '*' {
-		return raw, err // in an inline command raw[0] is another byte
+	got, err := resp.Read(r)
+	words, is := got.([]any)
+	if err == nil && !is {
+		err = resp.ErrProtocol
 	}
-	count, err := length(raw)
-	if err != nil {
-		return raw, err
-	}
-	for range count {
-		head, err := r.ReadBytes('\n')
-		raw = append(raw, head...)
-		if err != nil {
-			return raw, err
-		}
-		size, err := length(head)
-		if err != nil {
-			return raw, err
-		}
-		body := make([]byte, size+2)
-		n, err := io.ReadFull(r, body)
-		raw = append(raw, body[:n]...)
-		if err != nil {
-			return raw, err
-		}
-	}
-	return raw, nil
-}
-
-// length reads the number in a line such as "*3" or "$12".
-func length(line []byte) (int, error) {
-	n, err := strconv.Atoi(strings.TrimRight(string(line[1:]), "\r\n"))
-	if err != nil || n < 0 || n > 512<<20 {
-		return 0, fmt.Errorf("resp: bad length in %q", line)
-	}
-	return n, nil
-}
-
-func readReply(r *bufio.Reader) (any, error) {
-	line, err := r.ReadString('\n')
-	if err != nil {
-		return nil, err
-	}
-	line = strings.TrimSuffix(line, "\r\n")
-	if line == "" {
-		return nil, errors.New("resp: empty line in a reply")
-	}
-	kind, text := line[0], line[1:]
-	switch kind {
-	case '+':
-		return text, nil
-	case '-':
-		return Error(text), nil
-	case ':':
-		return strconv.ParseInt(text, 10, 64)
-	}
-	if text == "-1" {
-		return nil, nil
-	}
-	n, err := length([]byte(line))
-	if err != nil {
-		return nil, err
-	}
-	switch kind {
-	case '$':
-		body := make([]byte, n+2)
-		if _, err := io.ReadFull(r, body); err != nil {
-			return nil, err
-		}
-		return string(body[:n]), nil
-	case '*':
-		items := make([]any, n)
-		for i := range items {
-			if items[i], err = readReply(r); err != nil {
-				return nil, err
-			}
-		}
-		return items, nil
-	}
-	return nil, fmt.Errorf("resp: unknown reply %q", line)
+	return Request(words...), err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Do runs a command on a connection of its own and returns the reply: a string, an int64, nil or a []any of
-// these, or a resp.Error. It waits for the reply for up to 10 s. Commands about their own connection, such as
+// these, or a driver.ReplyError. It waits for the reply for up to 10 s. Commands about their own connection, such as
 // WAIT after a write, need Dial.
 func (s *Server) Do(args ...any) (any, error) {
 	c, err := s.Dial()

@@ -1,4 +1,4 @@
-package queuelog
+package campaign
 
 import (
 	"fmt"
@@ -91,12 +91,12 @@ func TestLog(t *testing.T) {
 		"passes two":                {[]string{enter(1, "A", 1), enter(2, "B", 2), enter(3, "C", 3), leave(3, "C"), grant("C")}, 2},
 		"takes a place by a lie":    {[]string{enter(1, "A", 5), enter(2, "B", 1), leave(2, "B"), grant("B")}, 1},
 	} {
-		q := follow([]Lock{{Name: "a", Key: "L", Queue: "Q"}})
+		q := follow([]Name{{Name: "a", Key: "L", Queue: "Q"}})
 		for _, text := range c.log {
 			q.step(text)
 		}
-		if len(q.found.Passed) != c.want {
-			t.Errorf("%s: passed %q; want %d", name, q.found.Passed, c.want)
+		if len(q.found.passed) != c.want {
+			t.Errorf("%s: passed %q; want %d", name, q.found.passed, c.want)
 		}
 	}
 }
@@ -129,12 +129,12 @@ func TestLogOfShares(t *testing.T) {
 		"a fence that falls":     {[]string{hold("A", 5), hold("B", 4)}, 0, 1},
 		"a fence given again":    {[]string{hold("A", 5), gone, hold("B", 5)}, 0, 1},
 	} {
-		q := follow([]Lock{{Name: "a", Key: "L", Queue: "Q"}})
+		q := follow([]Name{{Name: "a", Key: "L", Queue: "Q"}})
 		for _, text := range c.log {
 			q.step(text)
 		}
-		if len(q.found.Passed) != c.passed || len(q.found.Fell) != c.fell {
-			t.Errorf("%s: passed %q, fell %q; want %d and %d", name, q.found.Passed, q.found.Fell, c.passed, c.fell)
+		if len(q.found.passed) != c.passed || len(q.found.fell) != c.fell {
+			t.Errorf("%s: passed %q, fell %q; want %d and %d", name, q.found.passed, q.found.fell, c.passed, c.fell)
 		}
 	}
 }
@@ -144,17 +144,17 @@ func TestLogOfServers(t *testing.T) {
 	for _, b := range server.Binaries(t) {
 		t.Run(b.Name, func(t *testing.T) {
 			s := server.Start(t, b)
-			lock := Lock{Name: "a", Key: "L", Queue: "Q"}
-			q := Follow(s, lock)
+			locks := []Name{{Name: "a", Key: "L", Queue: "Q"}}
+			q := followOn(s, locks)
 			const script = `redis.call('ZADD', 'Q', '5', 'A\n1500\nc\n{"o":"x","p":1}') redis.call('SET', 'L', 'hf2:B:7:1:0:{}', 'PX', 100)`
 			expect.OK(t, expect.ErrOf(s.Do("EVAL", script, 0)))
-			if found := q.End(); len(found.Passed) != 1 || !found.Whole || found.Grants != 1 {
-				t.Errorf("%+v; want one passed, one grant, whole", found)
+			if found := q.end(); len(found.passed) != 1 || !found.whole {
+				t.Errorf("%+v; want one passed, and whole", found)
 			}
 
-			q = Follow(s, lock)
+			q = followOn(s, locks)
 			expect.OK(t, expect.ErrOf(s.Do("CLIENT", "KILL", "TYPE", "normal")))
-			expect.Equal(t, "a log that was cut off is whole", q.End().Whole, false)
+			expect.Equal(t, "a log that was cut off is whole", q.end().whole, false)
 		})
 	}
 }

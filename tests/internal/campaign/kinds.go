@@ -146,8 +146,9 @@ var dataKinds = []*Kind{
 			s.sleep(s.brief())
 		}
 	}},
-	{Name: "eviction", Breaks: OwnKeys, HidesQueue: true, Slow: true, Do: func(s *Scene) {
-		s.undo("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+	// With one of the policies the fence counter, which does not expire, goes, too.
+	{Name: "eviction", ForgetsFences: true, Breaks: OwnKeys, HidesQueue: true, Slow: true, Do: func(s *Scene) {
+		s.undo("CONFIG", "SET", "maxmemory-policy", []string{"volatile-random", "allkeys-lru"}[s.random.IntN(2)])
 		s.set(s.aWhile(), "maxmemory", "1", "0")
 		s.undo("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	}},

@@ -1,6 +1,4 @@
-// Package queuelog judges grants by what the server shows of its queue, not by what clients saw: whether grants
-// overtook somebody in the queue, and whether fences rose.
-package queuelog
+package campaign
 
 import (
 	"encoding/json"
@@ -17,30 +15,24 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Lock is a lock to follow.
-type Lock struct {
-	Name       string // in the findings
-	Key, Queue string
+// findings are what is wrong with the grants.
+type findings struct {
+	passed []string // grants that overtook somebody in the queue
+	fell   []string // grants whose fence was not above the previous one
+	whole  bool     // the server has shown everything; if not, more may be wrong
 }
 
-// Findings are what is wrong with the grants.
-type Findings struct {
-	Passed []string // grants that overtook somebody in the queue
-	Fell   []string // grants whose fence was not above the previous one
-	Whole  bool     // the server has shown everything; if not, more may be wrong
-	Grants int
-}
-
-// Log follows the queues of locks as the server's scripts change them, in order. It sees nothing of locks
+// queueLog judges grants by what the server shows of its queues, not by what clients saw: whether grants overtook somebody in the
+// queue, and whether fences rose. It follows the queues as the server's scripts change them, in order, and sees nothing of locks
 // without such queues.
-type Log struct {
+type queueLog struct {
 	server *server.Server
 	conn   *resp.Conn
 	done   chan struct{}
 
 	mu    sync.Mutex
 	lines map[string]*line
-	found Findings
+	found findings
 	steps int
 	adopt bool // the script under way is adopt.lua, by which the lock of a ticket goes past the queue
 }
@@ -69,8 +61,8 @@ type place struct {
 	score   string
 }
 
-// Follow begins to follow locks.
-func Follow(s *server.Server, locks ...Lock) *Log {
+// followOn begins to follow locks on a server.
+func followOn(s *server.Server, locks []Name) *queueLog {
 	l := follow(locks)
 	l.server, l.done = s, make(chan struct{})
 	conn, err := resp.Dial(s.Addr(), 5*time.Minute)
@@ -81,13 +73,13 @@ func Follow(s *server.Server, locks ...Lock) *Log {
 		close(l.done)
 		return l
 	}
-	l.conn, l.found.Whole = conn, true
+	l.conn, l.found.whole = conn, true
 	go l.read()
 	return l
 }
 
-func follow(locks []Lock) *Log {
-	l := &Log{lines: map[string]*line{}}
+func follow(locks []Name) *queueLog {
+	l := &queueLog{lines: map[string]*line{}}
 	for _, of := range locks {
 		q := &line{name: of.Name, owned: strings.HasSuffix(of.Queue, ":own"), entries: map[string]entry{}, first: map[place]int{}, left: map[string]int{}, holds: map[string]bool{}, past: map[string][]entry{}}
 		l.lines[of.Key], l.lines[of.Queue] = q, q
@@ -95,13 +87,13 @@ func follow(locks []Lock) *Log {
 	return l
 }
 
-func (l *Log) read() {
+func (l *queueLog) read() {
 	defer close(l.done)
 	for {
 		reply, err := l.conn.Receive()
 		l.mu.Lock()
 		if err != nil {
-			l.found.Whole = false
+			l.found.whole = false
 			l.mu.Unlock()
 			return
 		}
@@ -112,10 +104,10 @@ func (l *Log) read() {
 	}
 }
 
-// End stops following, and returns what is wrong.
-func (l *Log) End() Findings {
+// end stops following, and returns what is wrong.
+func (l *queueLog) end() findings {
 	if l.conn == nil {
-		return Findings{}
+		return findings{}
 	}
 	// When this mark appears in the log, everything that the server did earlier has appeared.
 	mark := fmt.Sprintf("end of log %p", l)
@@ -125,21 +117,21 @@ func (l *Log) End() Findings {
 	}
 	l.mu.Lock()
 	found := l.found
-	found.Whole = found.Whole && l.lines[mark] != nil
+	found.whole = found.whole && l.lines[mark] != nil
 	l.mu.Unlock()
 	l.conn.Close()
 	<-l.done
 	return found
 }
 
-func (l *Log) seen(mark string) bool {
+func (l *queueLog) seen(mark string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lines[mark] != nil || !l.found.Whole
+	return l.lines[mark] != nil || !l.found.whole
 }
 
 // step processes a line of MONITOR: 1700000000.123456 [0 lua] "ZADD" "key" ...
-func (l *Log) step(text string) {
+func (l *queueLog) step(text string) {
 	_, words, ok := strings.Cut(text, "] ")
 	if !ok {
 		return
@@ -192,9 +184,8 @@ func (l *Log) step(text string) {
 				q.past[token] = append(q.past[token], e)
 			}
 		case ours:
-			l.found.Grants++
 			if !l.adopt {
-				l.found.Passed = append(l.found.Passed, q.granted(token)...)
+				l.found.passed = append(l.found.passed, q.granted(token)...)
 			}
 		}
 	case command == "HSET":
@@ -204,8 +195,7 @@ func (l *Log) step(text string) {
 			if holder, ours := tokenOf(args[i+1]); token == "holdfast" && ours {
 				if holder != q.holder {
 					q.holder = holder
-					l.found.Grants++
-					l.found.Passed = append(l.found.Passed, q.granted(holder)...)
+					l.found.passed = append(l.found.passed, q.granted(holder)...)
 				}
 				continue
 			}
@@ -215,13 +205,12 @@ func (l *Log) step(text string) {
 			}
 			// Readers that hold the lock at the same time share a fence.
 			if fence < q.fence || fence == q.fence && len(q.holds) == 0 {
-				l.found.Fell = append(l.found.Fell, fmt.Sprintf("lock %q: %.6s was granted fence %d after fence %d", q.name, token, fence, q.fence))
+				l.found.fell = append(l.found.fell, fmt.Sprintf("lock %q: %.6s was granted fence %d after fence %d", q.name, token, fence, q.fence))
 			}
 			again := len(q.holds) > 0
 			q.holds[token], q.fence = true, max(fence, q.fence)
-			l.found.Grants++
 			if passed := q.granted(token); !q.owned || !again {
-				l.found.Passed = append(l.found.Passed, passed...)
+				l.found.passed = append(l.found.passed, passed...)
 			}
 		}
 	case command == "HDEL":
@@ -239,7 +228,7 @@ func (l *Log) step(text string) {
 var ofHolders = []script.Script{script.Renew(), script.BatchRenew(), script.BatchRelease()}
 
 // hold processes a command of holders. If a SET was taken for a grant, those who were queued then, and still are, have been passed.
-func (l *Log) hold(args []string) {
+func (l *queueLog) hold(args []string) {
 	for _, q := range l.lines {
 		if len(q.past) == 0 {
 			continue
@@ -252,7 +241,7 @@ func (l *Log) hold(args []string) {
 			for _, e := range q.past[token] {
 				for _, still := range q.entries {
 					if still == e {
-						l.found.Passed = append(l.found.Passed, fmt.Sprintf("lock %q: %.6s set it past %.6s, queued at step %d, and believes in it", q.name, token, e.token, e.order))
+						l.found.passed = append(l.found.passed, fmt.Sprintf("lock %q: %.6s set it past %.6s, queued at step %d, and believes in it", q.name, token, e.token, e.order))
 					}
 				}
 			}

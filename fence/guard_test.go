@@ -33,9 +33,7 @@ func serve(h http.Handler, ctx context.Context, s Stamp, header ...string) *http
 func body(t *testing.T, r *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
 }
 
@@ -54,14 +52,10 @@ func TestAFenceIsServedUntilALaterOneArrives(t *testing.T) {
 	post := func(l Lease) *http.Response {
 		t.Helper()
 		r, err := http.NewRequestWithContext(NewContext(t.Context(), l), "POST", s.URL, strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header.Set(HeaderFence, "1") // the transport replaces it
 		resp, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = resp.Body.Close() })
 		if r.Header.Get(HeaderFence) != "1" || len(r.Header) != 1 {
 			t.Errorf("the transport changed the caller's header to %v", r.Header)
@@ -262,9 +256,7 @@ func TestALaterRequestCutsOffAnUnfinishedOne(t *testing.T) {
 	}
 	<-reading
 	r, err := post(8, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = r.Body.Close()
 	if r.StatusCode != http.StatusOK {
 		t.Error(r.Status)
@@ -335,9 +327,7 @@ func TestNothingIsSentUnlessTheLeaseIsHeld(t *testing.T) {
 	} {
 		b := &testBody{Reader: strings.NewReader("x")}
 		r, err := http.NewRequestWithContext(c.ctx, "POST", "http://127.0.0.1:0/", b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sender := &Transport{Base: sendFunc(func(*http.Request) (*http.Response, error) {
 			t.Errorf("%s: the request was sent", name)
 			return nil, io.EOF
@@ -402,5 +392,13 @@ func TestHostileOwnersAreEscapedInErrors(t *testing.T) {
 		if text := err.Error(); strings.ContainsAny(text, "\n\x1b\u202e") || !strings.Contains(text, "me\\n") {
 			t.Errorf("%s gets the error %q", who, text)
 		}
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

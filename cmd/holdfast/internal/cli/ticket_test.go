@@ -17,13 +17,9 @@ import (
 func newTicket(t *testing.T) transfer.Ticket {
 	t.Helper()
 	lease, err := holdfasttest.New(t).Mutex("orders").TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ticket, err := transfer.Detach(t.Context(), lease, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ticket
 }
 
@@ -36,9 +32,7 @@ func TestATicketReplacesNothing(t *testing.T) {
 		"link": func(name string) error { return os.Symlink(target, name) },
 	} {
 		file := ticketPlace{file: filepath.Join(dir, name)}
-		if err := put(file.file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, put(file.file))
 		if err := file.checkFree(); err == nil {
 			t.Errorf("%s: it counts as free", name)
 		}
@@ -50,9 +44,7 @@ func TestATicketReplacesNothing(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	file := ticketPlace{file: target}
-	if err := file.write(t.Context(), ticket, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, file.write(t.Context(), ticket, nil))
 	if _, _, _, err := (&ticketPlace{file: filepath.Join(dir, "link")}).read(); err == nil {
 		t.Error("a link was followed")
 	}
@@ -69,13 +61,9 @@ func TestATicketSaysWhereItIsFrom(t *testing.T) {
 	written := from
 	written.Expires = written.Expires.Add(999) // fractions of a second are left out
 	p := &ticketPlace{file: filepath.Join(t.TempDir(), "t")}
-	if err := p.write(t.Context(), ticket, &written); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.write(t.Context(), ticket, &written))
 	text, err := os.ReadFile(p.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kept := string(text)
 	first, _, _ := strings.Cut(kept, "\n")
 	for content, want := range map[string]*ticketOrigin{
@@ -87,9 +75,7 @@ func TestATicketSaysWhereItIsFrom(t *testing.T) {
 		first + "\n{\"server\":\"re":           nil,
 		first + "\nx\ny\n":                     nil,
 	} {
-		if err := os.WriteFile(p.file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(p.file, []byte(content), 0o600))
 		got, origin, _, err := p.read()
 		if err != nil || got.Name() != "orders" || !reflect.DeepEqual(origin, want) {
 			t.Errorf("%q: %+v, %v", content, origin, err)
@@ -103,13 +89,9 @@ func TestOnlyTheTicketsOwnFileIsUpdated(t *testing.T) {
 	if err := p.update(newTicket(t), from); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	if err := p.write(t.Context(), newTicket(t), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.write(t.Context(), newTicket(t), nil))
 	was, err := os.ReadFile(p.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := p.update(newTicket(t), from); err == nil {
 		t.Error("another ticket's file was updated")
 	}

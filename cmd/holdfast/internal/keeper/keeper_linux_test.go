@@ -39,9 +39,7 @@ func start(t *testing.T, spec Spec, script string) (*Job, string) {
 		spec.OnLost = Terminate
 	}
 	j, err := Start(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		_ = unix.Kill(-j.PID, unix.SIGKILL)
 		for range j.Events() {
@@ -94,9 +92,7 @@ func TestCommandWaitsForRelease(t *testing.T) {
 	t.Parallel()
 	j, dir := start(t, Spec{}, "[ -e $DIR/released ] || exit 9; touch $DIR/ran")
 	time.Sleep(100 * time.Millisecond) // a command that does not wait would not find the file
-	if err := os.WriteFile(dir+"/released", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(dir+"/released", nil, 0o600))
 	j.Release(time.Now().Add(never))
 	if ev := await(t, j, Ended); ev.Code != 0 || ev.Signal != 0 || ev.Err != "" {
 		t.Errorf("ended with %+v", ev)
@@ -163,9 +159,7 @@ func TestStoppedCommandGetsTerm(t *testing.T) {
 	j, dir := start(t, Spec{KillAfter: never}, `trap 'exit 4' TERM; touch $DIR/up; while :; do sleep 0.01; done`)
 	j.Release(time.Now().Add(2 * never))
 	awaitFile(t, dir+"/up")
-	if err := unix.Kill(j.PID, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(j.PID, unix.SIGSTOP))
 	if ev := await(t, j, Stopped); ev.Signal != int(unix.SIGSTOP) {
 		t.Fatalf("got %+v", ev)
 	}
@@ -181,9 +175,7 @@ func TestStoppedCommandGetsTerm(t *testing.T) {
 func TestKilledKeeperTakesTheJobAlong(t *testing.T) {
 	// A child of this process that does not belong to the keeper must survive.
 	bystander, err := os.StartProcess("/bin/sleep", []string{"sleep", "60"}, &os.ProcAttr{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = bystander.Kill(); _, _ = bystander.Wait() }()
 
 	j, dir := start(t, Spec{KillAfter: never}, stubborn+"sleep 1000")
@@ -191,9 +183,7 @@ func TestKilledKeeperTakesTheJobAlong(t *testing.T) {
 	awaitFile(t, dir+"/up")
 	for _, d := range descendants(os.Getpid()) {
 		if d.pid == j.PID {
-			if err := unix.Kill(d.parent, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unix.Kill(d.parent, unix.SIGKILL))
 		}
 	}
 	if ev := await(t, j, Ended); ev.Err == "" {

@@ -388,9 +388,7 @@ func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 					cleanUp: func(func([]int)) { cleaned = time.Since(w.began).Seconds() },
 				}
 				j, err := begin(l, w, Spec{OnLost: c.policy, KillAfter: grace})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				c.what(j, w.at)
 				time.Sleep(time.Hour)
 				synctest.Wait()
@@ -437,9 +435,7 @@ func TestTheEndIsToldWhenNothingOfTheJobRemains(t *testing.T) {
 					wait:    func() error { time.Sleep(10 * time.Second); return errors.New("killed") },
 					cleanUp: func(func([]int)) { time.Sleep(5 * time.Second) },
 				}, w, Spec{OnLost: Terminate, KillAfter: grace})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if got := <-j.Events(); fmt.Sprint(got) != fmt.Sprint(c.want) || time.Since(w.began).Seconds() != c.at {
 					t.Errorf("reported after %s: %+v; want %+v after %v s", time.Since(w.began), got, c.want, c.at)
 				}
@@ -448,5 +444,13 @@ func TestTheEndIsToldWhenNothingOfTheJobRemains(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -105,20 +105,6 @@ func TestClose(t *testing.T) {
 	s.cleaned()
 }
 
-// Close waits for a lease that is not released until its context ends.
-func TestCloseGivesUpWithItsContext(t *testing.T) {
-	s := inParallel(t)
-	c, err := holdfast.New(s.server.Driver(), &holdfast.Config{Prefix: s.prefix, TTL: time.Minute})
-	must(t, err)
-	acquire(t, c.Mutex("m"))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	want(t, "Close", c.Close(ctx), context.DeadlineExceeded)
-	if got := s.do("PTTL", s.key("m")); got == "-1" || got == "-2" {
-		t.Errorf("the lock that was left has the TTL %s", got)
-	}
-}
-
 // wrapper is a driver that passes everything on.
 type wrapper struct{ driver.Driver }
 

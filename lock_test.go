@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -106,35 +105,6 @@ func TestDoEndsTheContextWithTheLease(t *testing.T) {
 	}
 }
 
-func TestReentrantLockIsAcquiredAgainWithinItsLease(t *testing.T) {
-	s := inParallel(t)
-	c := s.client()
-	l := c.Mutex("m", holdfast.Reentrant(), holdfast.MaxDepth(3))
-	outer := acquire(t, l)
-	ctx := outer.Context(t.Context())
-	inner, err := l.Acquire(ctx)
-	must(t, err)
-	innermost, err := l.TryAcquire(inner.Context(t.Context()))
-	must(t, err)
-	if inner.Fence() != outer.Fence() || innermost.Fence() != outer.Fence() {
-		t.Errorf("the fences are %d, %d and %d", outer.Fence(), inner.Fence(), innermost.Fence())
-	}
-	_, err = l.Acquire(innermost.Context(t.Context()))
-	want(t, "a fourth lease of three", err, holdfast.ErrDepth)
-	wantHeld(t, l) // without the lease's context
-	_, err = c.Mutex("m").Acquire(ctx)
-	want(t, "Acquire within the lease without the option", err, holdfast.ErrDeadlock)
-	release(t, outer, innermost)
-	wantHeld(t, s.client().Mutex("m"))
-	release(t, inner)
-	s.cleaned()
-
-	err = l.Do(t.Context(), func(ctx context.Context, _ *holdfast.Lease) error {
-		return l.TryDo(ctx, func(context.Context, *holdfast.Lease) error { return nil })
-	})
-	want(t, "Do within Do", err, nil)
-}
-
 // What ends a reentrant lock ends all its leases.
 func TestReentrantLeasesAreLostTogether(t *testing.T) {
 	s := inParallel(t)
@@ -163,34 +133,6 @@ func TestOptionsCombinesOptions(t *testing.T) {
 		release(t, lease)
 	}
 	want(t, "a bad option among others", tryAcquire(t, c.Mutex("m", holdfast.Options(holdfast.Identity("me"), holdfast.TTL(0)))), holdfast.ErrInvalid)
-}
-
-func TestStatusSaysWhoHoldsAndWaits(t *testing.T) {
-	s := inParallel(t)
-	l := s.client(func(cfg *holdfast.Config) { cfg.Identity = "from Config" }).Mutex("m", holdfast.Meta("k", "a:b\nc+"))
-	got := status(t, l)
-	if got.Held() || got.Name != "m" || got.Key != s.key("m") || got.Kind != holdfast.KindMutex || got.Time.IsZero() {
-		t.Errorf("Status of a free lock: %+v", got)
-	}
-	if h, held := got.Holder(); held {
-		t.Errorf("the holder of a free lock: %+v", h)
-	}
-	lease := acquire(t, l)
-	other := s.client().Mutex("m")
-	next := start(t, other.Acquire)
-	awaitWaiters(t, l, 1)
-	got = status(t, other)
-	h, held := got.Holder()
-	if !held || !got.Held() || !isFenceOf(got.Fence, lease) || h.Identity != "from Config" || h.Meta["k"] != "a:b\nc+" || h.Mode != holdfast.ModeExclusive ||
-		!isFenceOf(h.Fence, lease) || h.Foreign || h.Name != "m" {
-		t.Errorf("Status of a lock that is held: %+v", got)
-	}
-	host, _ := os.Hostname()
-	if h.Host != host || h.PID != os.Getpid() || h.TTL <= 0 || h.TTL > time.Minute || time.Since(h.Since).Abs() > time.Minute {
-		t.Errorf("the holder is %+v", h)
-	}
-	release(t, lease)
-	release(t, succeeded(t, next))
 }
 
 // isFenceOf reports whether a fence that the server shows is a lease's. It shows 0 before it has been told.

@@ -48,24 +48,7 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 	s.cleaned()
 }
 
-// A Multi waits for each lock in that lock's queue, while it holds the earlier ones.
-func TestMultiWaitsInTheQueues(t *testing.T) {
-	s := inParallel(t)
-	c := s.client()
-	a, b := acquire(t, c.Mutex("a")), acquire(t, c.Mutex("b"))
-	next := start(t, s.client().Multi([]string{"b", "a"}).Acquire)
-	awaitWaiters(t, c.Mutex("a"), 1)
-	behind := start(t, s.client().Mutex("a").Acquire)
-	awaitWaiters(t, c.Mutex("a"), 2)
-	release(t, a)
-	awaitWaiters(t, c.Mutex("b"), 1)
-	wantWaiting(t, "the one behind", behind)
-	release(t, b)
-	release(t, succeeded(t, next))
-	release(t, succeeded(t, behind))
-	s.cleaned()
-}
-
+// Fault: The context ends while several locks are acquired. Those acquired so far are released.
 func TestMultiGivesUpWithItsContext(t *testing.T) {
 	s := inParallel(t)
 	c := s.client()
@@ -96,5 +79,23 @@ func TestMultiIsReentrant(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	s.cleaned()
+}
+
+// A Multi waits for each lock in that lock's queue, while it holds the earlier ones.
+func TestMultiWaitsInTheQueues(t *testing.T) {
+	s := inParallel(t)
+	c := s.client()
+	a, b := acquire(t, c.Mutex("a")), acquire(t, c.Mutex("b"))
+	next := start(t, s.client().Multi([]string{"b", "a"}).Acquire)
+	awaitWaiters(t, c.Mutex("a"), 1)
+	behind := start(t, s.client().Mutex("a").Acquire)
+	awaitWaiters(t, c.Mutex("a"), 2)
+	release(t, a)
+	awaitWaiters(t, c.Mutex("b"), 1)
+	wantWaiting(t, "the one behind", behind)
+	release(t, b)
+	release(t, succeeded(t, next))
+	release(t, succeeded(t, behind))
 	s.cleaned()
 }

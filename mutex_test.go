@@ -2,8 +2,6 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,60 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
-
-func TestAMutexHasOneHolder(t *testing.T) {
-	s := inParallel(t)
-	here, there := s.client().Mutex("m"), s.client().Mutex("m")
-	lease := acquire(t, here)
-	want(t, "Err of a lease that is held", lease.Err(), nil)
-	wantHeld(t, here)
-	_, err := there.TryAcquire(t.Context())
-	var held *holdfast.HeldError
-	if !errors.As(err, &held) || held.Name != "m" || held.Holder.PID != os.Getpid() || !isFenceOf(held.Holder.Fence, lease) {
-		t.Errorf("the error does not say who holds the lock: %+v", err)
-	}
-	release(t, lease)
-	again, err := there.TryAcquire(t.Context())
-	must(t, err)
-	rises(t, lease.Fence(), again.Fence())
-	release(t, again)
-	s.cleaned()
-}
-
-func TestWaitersAreServedInOrder(t *testing.T) {
-	s := inParallel(t)
-	lease := acquire(t, s.client().Mutex("m"))
-	const processes = 4
-	var waiting [processes]<-chan outcome[*holdfast.Lease]
-	for i := range waiting {
-		l := s.client().Mutex("m")
-		waiting[i] = start(t, l.Acquire)
-		awaitWaiters(t, l, i+1)
-	}
-	for i, next := range waiting {
-		for _, later := range waiting[i:] {
-			wantWaiting(t, "a waiter", later)
-		}
-		release(t, lease)
-		after := succeeded(t, next)
-		rises(t, lease.Fence(), after.Fence())
-		lease = after
-	}
-	release(t, lease)
-	s.cleaned()
-}
-
-func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
-	s := inParallel(t)
-	lease := acquire(t, s.client().Mutex("m"))
-	waiting := s.client().Mutex("m")
-	next := start(t, waiting.Acquire)
-	awaitWaiters(t, waiting, 1)
-	s.give("m") // the lock is free, but somebody is queued for it
-	wantHeld(t, s.client().Mutex("m"))
-	_ = lease.Release(t.Context())
-	release(t, succeeded(t, next))
-}
 
 // A poller asks again and again, has no place in the queue, and gets the lock once it is free.
 func TestAPollerGetsTheLock(t *testing.T) {
@@ -106,25 +50,6 @@ func tryAcquire(t *testing.T, l *holdfast.Lock) error {
 		release(t, lease)
 	}
 	return err
-}
-
-// An owner acquires its lock again from any process. The lock is free after the last release.
-func TestAnOwnerSpansProcesses(t *testing.T) {
-	s := inParallel(t)
-	here, there, other := s.client().OwnerMutex("m", "me"), s.client().OwnerMutex("m", "me"), s.client().OwnerMutex("m", "you")
-	one := acquire(t, here)
-	next := start(t, other.Acquire)
-	awaitWaiters(t, here, 1)
-	two := acquire(t, there) // past the waiter
-	if one.Fence() != two.Fence() || two.Identity() != "me" {
-		t.Errorf("the leases of %s have the fences %d and %d", two.Identity(), one.Fence(), two.Fence())
-	}
-	wantHeld(t, other)
-	release(t, one)
-	wantWaiting(t, "another owner", next)
-	release(t, two)
-	release(t, succeeded(t, next))
-	s.cleaned()
 }
 
 func TestReleaseOwner(t *testing.T) {

@@ -22,7 +22,10 @@ func TestHandlesPrintTheirNames(t *testing.T) {
 	theBarrier := barrier.New(c, "b", 2)
 	joined, err := theBarrier.Join(t.Context())
 	must(t, err)
+	several := acquire(t, c.Multi([]string{"x", "y"}))
+	equal(t, "the fences of one lock's lease", fmt.Sprint(lease.Fences()), fmt.Sprintf("map[m:%d]", lease.Fence()))
 	for want, handle := range map[string]fmt.Stringer{
+		fmt.Sprintf(`holdfast.Lease("x, y", fence %d)`, several.Fence()):             several,
 		fmt.Sprintf("holdfast.Client(%s on %s)", s.prefix, s.server.Driver().Addr()): c,
 		`holdfast.Lock("m")`:            c.Mutex("m"),
 		`holdfast.Lock("a, b")`:         c.Multi([]string{"a", "b"}),
@@ -52,19 +55,5 @@ func TestHandlesPrintTheirNames(t *testing.T) {
 			}
 		}
 	}
-	release(t, lease, registered.Lease(), joined.Lease())
-}
-
-func TestAQuorumPrintsItsServers(t *testing.T) {
-	t.Parallel()
-	e := newEnsemble(t)
-	q := e.quorum()
-	var servers []string
-	for _, node := range e.nodes {
-		servers = append(servers, node.Driver().Addr())
-	}
-	want := "quorum.Quorum(" + strings.Join(servers, ", ") + ")"
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-		equal(t, verb+" of a quorum", fmt.Sprintf(verb, q), want)
-	}
+	release(t, lease, several, registered.Lease(), joined.Lease())
 }

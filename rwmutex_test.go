@@ -8,58 +8,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-func TestReadersShareAndWritersDoNot(t *testing.T) {
-	s := inParallel(t)
-	here, there := s.client().RWMutex("rw"), s.client().RWMutex("rw")
-	one, two := acquire(t, here.Reader()), acquire(t, there.Reader())
-	if one.Fence() != two.Fence() || !one.IsShared() || !two.IsShared() {
-		t.Errorf("readers at the same time have the fences %d and %d; shared: %t and %t", one.Fence(), two.Fence(), one.IsShared(), two.IsShared())
-	}
-	wantHeld(t, there.Writer())
-	release(t, one)
-	wantHeld(t, there.Writer())
-	release(t, two)
-	writer := acquire(t, there.Writer())
-	if writer.Fence() <= one.Fence() || writer.IsShared() {
-		t.Errorf("the writer's fence %d follows %d; shared: %t", writer.Fence(), one.Fence(), writer.IsShared())
-	}
-	wantHeld(t, here.Reader())
-	wantHeld(t, here.Writer())
-	release(t, writer)
-	again := acquire(t, here.Reader())
-	if again.Fence() < writer.Fence() {
-		t.Errorf("a reader's fence %d is below that of the writer before it, %d", again.Fence(), writer.Fence())
-	}
-	release(t, again)
-	s.cleaned()
-}
-
-// Neither side starves: a reader that comes while a writer waits goes in after it.
-func TestReadersAndWritersAreServedInOrder(t *testing.T) {
-	s := inParallel(t)
-	client := func() *holdfast.RWMutex { return s.client().RWMutex("rw") }
-	rw := client()
-	reading := acquire(t, rw.Reader())
-	writer := start(t, client().Writer().Acquire)
-	awaitWaiters(t, rw, 1)
-	third := start(t, client().Reader().Acquire)
-	awaitWaiters(t, rw, 2)
-	fourth := start(t, client().Reader().Acquire)
-	awaitWaiters(t, rw, 3)
-	wantHeld(t, rw.Reader())
-
-	release(t, reading)
-	writing := succeeded(t, writer)
-	wantWaiting(t, "a reader", third)
-	release(t, writing)
-	a, b := succeeded(t, third), succeeded(t, fourth) // together
-	if a.Fence() != b.Fence() || a.Fence() <= writing.Fence() {
-		t.Errorf("the readers' fences are %d and %d, after the writer's %d", a.Fence(), b.Fence(), writing.Fence())
-	}
-	release(t, a, b)
-	s.cleaned()
-}
-
 func TestDowngradeLeavesNoGap(t *testing.T) {
 	s := inParallel(t)
 	rw, other := s.client().RWMutex("rw"), s.client().RWMutex("rw")
@@ -89,6 +37,9 @@ func TestTryUpgrade(t *testing.T) {
 	s := inParallel(t)
 	rw := s.client().RWMutex("rw")
 	reading, other := acquire(t, rw.Reader()), acquire(t, s.client().RWMutex("rw").Reader())
+	if !reading.IsShared() || other.Fence() != reading.Fence() {
+		t.Errorf("readers at the same time have the fences %d and %d; shared: %t", reading.Fence(), other.Fence(), reading.IsShared())
+	}
 	_, err := rw.TryUpgrade(t.Context(), reading)
 	want(t, "TryUpgrade beside another reader", err, holdfast.ErrHeld)
 	var held *holdfast.HeldError

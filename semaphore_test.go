@@ -12,41 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
-func TestSemaphoreCountsItsPermits(t *testing.T) {
-	s := inParallel(t)
-	semaphore := func() *holdfast.Semaphore { return s.client().Semaphore("s", 3) }
-	one, two := acquire(t, semaphore().Permits(1)), acquire(t, semaphore().Permits(2))
-	rises(t, one.Fence(), two.Fence())
-	wantHeld(t, semaphore().Permits(1))
-	release(t, one)
-	wantHeld(t, semaphore().Permits(2))
-	again := acquire(t, semaphore().Permits(1))
-	wantHeld(t, semaphore().Permits(1))
-	release(t, two, again)
-	s.cleaned()
-}
-
-// Waiters that want few permits do not overtake one that wants many.
-func TestSemaphoreServesInOrder(t *testing.T) {
-	s := inParallel(t)
-	semaphore := func() *holdfast.Semaphore { return s.client().Semaphore("s", 3) }
-	one, two := acquire(t, semaphore().Permits(1)), acquire(t, semaphore().Permits(1))
-	heavy := start(t, semaphore().Permits(3).Acquire)
-	awaitWaiters(t, semaphore(), 1)
-	wantHeld(t, semaphore().Permits(1)) // though one is free
-	light := start(t, semaphore().Permits(1).Acquire)
-	awaitWaiters(t, semaphore(), 2)
-	release(t, one)
-	wantWaiting(t, "the heavy one", heavy)
-	wantWaiting(t, "the light one", light)
-	release(t, two)
-	all := succeeded(t, heavy)
-	wantWaiting(t, "the light one", light)
-	release(t, all)
-	release(t, succeeded(t, light))
-	s.cleaned()
-}
-
 // Programs that disagree about the number of permits get ErrMismatch.
 func TestSemaphoresOfDifferentSizes(t *testing.T) {
 	s := inParallel(t)

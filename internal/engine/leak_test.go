@@ -294,3 +294,5 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 		}
 	})
 }
+
+func errOf[T any](_ T, err error) error { return err }

@@ -6,37 +6,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
-
-// Without observers nothing is allocated for them, and a hold with its lease is as large as before.
-func TestNoObserverCostsNothing(t *testing.T) {
-	c := &Client{}
-	l := &Target{c: c, Lock: lock.Lock{Of: &c.Keyspace, Set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}}
-	h := &hold{attempt: attempt{l: l}}
-	h.first.g = h
-	ctx := context.WithValue(context.Background(), observationKey{}, "not looked up")
-	if n := testing.AllocsPerRun(100, func() {
-		o, within := c.observe(ctx, l, false)
-		if within != ctx || c.observing(ctx) != nil {
-			t.Error("there is an observation")
-		}
-		o.wait(1, nil)
-		_, _ = o.end(nil, lock.ErrHeld)
-		h.observeRenewal(clock.Now(), time.Second, nil)
-		h.observeLoss(nil)
-		h.first.endObserved(lock.HandoverNone, nil)
-		h.first.flush()
-		h.flush(nil)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-	if size := unsafe.Sizeof(hold{}); size > 352 { // an allocation's size, with its first lease
-		t.Errorf("a hold takes %d bytes", size)
-	}
-}
 
 // Observing a free acquire and its release takes one allocation: the observation.
 func TestAnObservationIsOneAllocation(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
-	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
@@ -23,25 +22,6 @@ func fakeMutex(t *testing.T) (*Target, *Client) {
 	l := c.Mutex("a")
 	must(t, l.Ready(t.Context()))
 	return l, c
-}
-
-// If the TTL is short and the process slow, or if the server has lost its data, a process can be granted a lock a second time
-// before it knows that the first grant is lost. The first lease is lost then.
-func TestAHoldThatIsReplaced(t *testing.T) {
-	l, c := fakeMutex(t)
-	first := l.keep(granted(l, 1))
-	lease := l.keep(granted(l, 2))
-	if !errors.Is(first.Err(), lock.ErrLost) {
-		t.Errorf("the first lease: %v", first.Err())
-	}
-	equal(t, "the end of the second lease", lease.Err(), nil)
-	if _, _, err := lease.giveUp(true, hasLeft); err != nil {
-		t.Error(err)
-	}
-	_ = lease.gaveBack(codec.Reply{Head: codec.Head{Word: codec.Released}}, false, nil)
-	if err := c.Close(t.Context()); err != nil { // which waits for both
-		t.Error(err)
-	}
 }
 
 // While the reply to a grant is on its way, an operator can delete the lock, and the process can be granted it again. Both

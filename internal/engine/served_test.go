@@ -41,9 +41,7 @@ func TestABriefHoldWaitsForTheFencesOfOthers(t *testing.T) {
 	c, err := New(server, nil)
 	must(t, err)
 	l := c.Mutex("a")
-	if err := l.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Ready(t.Context()))
 	wq := l.queue()
 	first, second := c.newWaiter(t.Context(), l), c.newWaiter(t.Context(), l)
 	wq.mu.Lock()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
@@ -109,25 +108,4 @@ func testAMasterThatHangs(t *testing.T, n int, option kind.Option, sendings int)
 		releaseAll(leases)
 		wantErr(t, "Close", c.Close(t.Context()), nil)
 	})
-}
-
-// Renewals that go together do so at the start of a slot, on average after a third of the TTL.
-func TestRenewalsFallIntoSlots(t *testing.T) {
-	c := open(t, &fake{holders: map[string]string{}}, nil)
-	defer func() { _ = c.Close(t.Context()) }()
-	lease := take(t, c.Mutex("m"))
-	defer func() { _ = lease.Release(t.Context()) }()
-	const n, ttl = 10_000, 48 * time.Second
-	var sum time.Duration
-	for i := range n {
-		sent := clock.Awake().Add(time.Duration(i) * 7 * time.Millisecond)
-		at := lease.(*holdLease).g.renewalAfter(sent, ttl)
-		if off := (at.Mono - c.epoch) % time.Second; off != 0 {
-			t.Fatalf("a renewal is %s after the start of a slot", off)
-		}
-		sum += at.Sub(sent)
-	}
-	if mean := sum / n; (mean - ttl/3).Abs() > 100*time.Millisecond {
-		t.Errorf("on average renewals come after %s", mean)
-	}
 }

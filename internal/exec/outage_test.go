@@ -31,29 +31,6 @@ func send(s *Server, took time.Duration, err error) {
 	})
 }
 
-func TestAServerIsLostOnceAndFoundOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, lost, found := watched(&fake{})
-		for range 10 {
-			send(s, 0, errBroken)
-			time.Sleep(time.Second)
-		}
-		equal(t, "how often it was lost", lost.Load(), 1)
-		for range 2 {
-			send(s, 0, nil)
-			synctest.Wait()
-		}
-		equal(t, "how often it was found", found.Load(), 1)
-		send(s, 2*time.Second, nil) // it hangs for longer than one attempt may take
-		synctest.Wait()
-		equal(t, "how often it was lost", lost.Load(), 2)
-		time.Sleep(time.Minute)
-		if n := found.Load(); n != 2 { // by the late answer
-			t.Errorf("it was found %d times", n)
-		}
-	})
-}
-
 func TestAServerIsNotLostWhileItAnswersOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, lost, found := watched(&fake{})

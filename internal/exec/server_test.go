@@ -89,10 +89,8 @@ func within(t *testing.T, d driver.Driver, f func(t *testing.T, w *world)) {
 }
 
 var (
-	loading    = driver.ReplyError("LOADING Redis is loading the dataset in memory")
-	denied     = driver.ReplyError("NOPERM this user has no permissions")
-	errNoRoute = fmt.Errorf("%w: no route", driver.ErrNotSent)
-	errBroken  = errors.New("connection reset")
+	loading   = driver.ReplyError("LOADING Redis is loading the dataset in memory")
+	errBroken = errors.New("connection reset")
 )
 
 // failing answers n calls with err, and then with a reply.
@@ -109,43 +107,6 @@ func failing(n int, err error) func(int) (string, error) {
 func word(a Answer) string {
 	first, _, _ := strings.Cut(a.Text, " ")
 	return first
-}
-
-func TestDoRepeatsWhatMayPass(t *testing.T) {
-	for what, c := range map[string]struct {
-		err        error
-		unanswered bool
-	}{
-		"a server that loads":     {loading, false},
-		"nothing that was sent":   {errNoRoute, false},
-		"a connection that broke": {errBroken, true},
-	} {
-		f := &fake{answer: failing(3, c.err)}
-		within(t, f, func(t *testing.T, w *world) {
-			var met []error
-			a, unanswered, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a", Met: func(err error) { met = append(met, err) }})
-			if err != nil || word(a) != "done" || unanswered != c.unanswered {
-				t.Errorf("%s: %v, unanswered %v, %v", what, word(a), unanswered, err)
-			}
-			if len(met) != 3 || f.calls != 4 {
-				t.Errorf("%s: %d attempts, of which %d met something", what, f.calls, len(met))
-			}
-		})
-	}
-}
-
-func TestDoReturnsWhatDoesNotPass(t *testing.T) {
-	f := &fake{answer: failing(1, denied)}
-	within(t, f, func(t *testing.T, w *world) {
-		_, unanswered, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a"})
-		if KindOf(err) != ErrPermission || unanswered || f.calls != 1 {
-			t.Errorf("%v, unanswered %v, after %d calls", err, unanswered, f.calls)
-		}
-		var failure *Failure
-		if !errors.As(err, &failure) || failure.Name != "a" || failure.Server != "fake:1" || failure.Code() != "NOPERM" {
-			t.Errorf("%#v", failure)
-		}
-	})
 }
 
 // The last try comes at the end of RetryTimeout.
@@ -205,26 +166,6 @@ func TestOnlyReleasesAreRepeatedWhileTheClientCloses(t *testing.T) {
 	})
 }
 
-// A command's own timeout is no end of the caller's context.
-func TestACommandThatHangsIsGivenUp(t *testing.T) {
-	f := &fake{}
-	within(t, f, func(t *testing.T, w *world) {
-		hang := make(chan struct{})
-		f.answer = func(call int) (string, error) {
-			if call == 1 {
-				<-hang
-			}
-			return "done 1700000000000000", nil
-		}
-		began := time.Now()
-		_, unanswered, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a"})
-		if took := time.Since(began); err != nil || !unanswered || took < 2*time.Second || took > 2100*time.Millisecond {
-			t.Errorf("after %s: %v, unanswered %v", took, err, unanswered)
-		}
-		close(hang)
-	})
-}
-
 func TestScriptsThatClearAwayAreSentAgain(t *testing.T) {
 	f := &fake{answer: func(call int) (string, error) {
 		if call < 5 {
@@ -258,40 +199,6 @@ func TestWhatWasAchievedHasToBeConfirmed(t *testing.T) {
 	}
 }
 
-// Whoever comes while the server is being reached shares what becomes of that, under the name of its own lock.
-func TestConnectIsShared(t *testing.T) {
-	f := &fake{probe: func(ctx context.Context, n int) error {
-		time.Sleep(time.Second)
-		return errBroken
-	}}
-	within(t, f, func(t *testing.T, w *world) {
-		began := time.Now()
-		var all sync.WaitGroup
-		for _, name := range []string{"a", "b", "c"} {
-			all.Go(func() {
-				err := w.Connect(t.Context(), name)
-				var failure *Failure
-				if !errors.As(err, &failure) || failure.Name != name || failure.Op != OpReach {
-					t.Errorf("%s: %v", name, err)
-				}
-			})
-		}
-		all.Wait()
-		if took := time.Since(began); took > 4*time.Second {
-			t.Errorf("three callers took %s: they tried one after the other", took)
-		}
-		f.probe = nil
-		f.info = driver.ServerInfo{Server: "valkey", Version: "9.0.0", Cluster: true}
-		if err := w.Connect(t.Context(), "a"); err != nil || !w.InCluster() || !w.DeletesIfEqual.Load() || w.Time(3) == 0 {
-			t.Errorf("%v, %+v, native %v, its clock %d", err, w.Info(), w.DeletesIfEqual.Load(), w.Time(3))
-		}
-		probes := f.probes
-		if err := w.Connect(t.Context(), "a"); err != nil || f.probes != probes {
-			t.Errorf("a server that is known was probed again: %v", err)
-		}
-	})
-}
-
 func TestConnectRefusesWhatIsUnfit(t *testing.T) {
 	f := &fake{info: driver.ServerInfo{Server: "redis", Version: "6.2.1"}}
 	within(t, f, func(t *testing.T, w *world) {
@@ -318,37 +225,6 @@ func TestTheServersClock(t *testing.T) {
 		equal(t, "that of a slot which was never asked shows", w.Time(77), 6_000_000)
 		w.note(77, clock.Now(), clock.Mono(), 9_000_000)
 		equal(t, "that of a slot shows", w.Time(77), 9_000_000)
-	})
-}
-
-func TestLimiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var tasks Tasks
-		l := Limiter{Tasks: &tasks, Most: 2}
-		var order []int
-		var mu sync.Mutex
-		for i := range 5 {
-			l.Run(func() {
-				mu.Lock()
-				order = append(order, i)
-				mu.Unlock()
-				time.Sleep(time.Second)
-			})
-		}
-		synctest.Wait()
-		if len(order) != 2 || l.Waiting() != 3 {
-			t.Errorf("%v run, and %d wait; want two and three", order, l.Waiting())
-		}
-		began := time.Now()
-		tasks.Wait()
-		if took := time.Since(began); took != 3*time.Second || len(order) != 5 || !tasks.None() {
-			t.Errorf("after %s: %v", took, order)
-		}
-		for i, n := range order[2:] {
-			if n != i+2 {
-				t.Errorf("they ran in the order %v", order)
-			}
-		}
 	})
 }
 

@@ -110,34 +110,6 @@ func TestMessagesAreHandledUntilTheNotifierIsClosed(t *testing.T) {
 	})
 }
 
-func TestAnIdleSubscriptionIsClosed(t *testing.T) {
-	for _, c := range []struct {
-		idle   time.Duration
-		listen func(s *server) *Listener
-	}{
-		{idleClient, func(s *server) *Listener { return s.Hear(channel, func(string) {}, ignore) }},
-		{idleLock, func(s *server) *Listener { return s.Watch(channel, "", ignore) }},
-		{idleLock, func(s *server) *Listener {
-			return s.Hear(Channel{Name: "c", Sharded: true}, func(string) {}, ignore)
-		}},
-	} {
-		bubble(t, func(t *testing.T, s *server) {
-			c.listen(s).Leave()
-			time.Sleep(c.idle - time.Millisecond)
-			again := c.listen(s)
-			time.Sleep(time.Hour)
-			expect(t, "open with a listener", s.count(), 1)
-			again.Leave()
-			time.Sleep(c.idle - time.Millisecond)
-			expect(t, "open while idle", s.count(), 1)
-			time.Sleep(2 * time.Millisecond)
-			expect(t, "open after the idle time", s.count(), 0)
-			expect(t, "HasNone", s.HasNone(), true)
-			expect(t, "openings", s.opened, 1)
-		})
-	}
-}
-
 func TestAwaitUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		l := s.Watch(channel, "", ignore)

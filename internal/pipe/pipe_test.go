@@ -1006,6 +1006,8 @@ func TestAServerWithoutEXEC(t *testing.T) {
 }
 
 // Releases that leave together share a script, whose source is sent to a server that does not know it.
+//
+// Fault: SCRIPT FLUSH at any moment. The next release sends the script's source.
 func TestReleasesShareAScript(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		known, sources := false, 0

@@ -88,6 +88,8 @@ func TestBarrierBreaks(t *testing.T) {
 		one, two := join(t, b, 3), join(t, b, 3)
 		dying := join(t, b, 3, holdfast.Identity("dying"), holdfast.TTL(6*time.Second), holdfast.NoRenew())
 		first := await(t.Context(), one)
+		waiting(t, b, "1")
+		expect.Err(t, "a second Await", expect.ErrOf(one.Await(t.Context())), holdfast.ErrInvalid)
 		broken(t, 1, "dying", true, first)
 		expect.Err(t, "the lease of a party that has died", dying.Lease().Err(), holdfast.ErrLost)
 		expect.Err(t, "Await of a party that has died", expect.ErrOf(dying.Await(t.Context())), holdfast.ErrLost)
@@ -102,8 +104,8 @@ func TestBarrierBreaks(t *testing.T) {
 		three := join(t, b, 3)
 		tripped(t, 3, await(t.Context(), one), await(t.Context(), two), await(t.Context(), three))
 		// Several parties leave at once: each of the others learns of the first phase that it missed.
-		backend.Release(t, two.Lease())
-		backend.Release(t, three.Lease())
+		expect.Err(t, "Leave", errors.Join(two.Leave(t.Context()), three.Leave(t.Context())), nil)
+		expect.Err(t, "the lease of a party that left", two.Lease().Err(), holdfast.ErrReleased)
 		first = await(t.Context(), one)
 		expect.Err(t, "Await", arrivals(t, first)[0].err, barrier.ErrBroken)
 		two, three = join(t, b, 3), join(t, b, 3)
@@ -152,23 +154,6 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 		backend.Release(t, one.Lease())
 		fourth := expect.Of(waiter.TryJoin(t.Context())).OK(t)
 		backend.Release(t, fourth.Lease())
-	})
-}
-
-// If the server loses a party's place, the party is told.
-func TestBarrierThatIsLost(t *testing.T) {
-	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
-		one, two := join(t, b, 3, holdfast.TTL(6*time.Second)), join(t, b, 3, holdfast.TTL(6*time.Second))
-		first := await(t.Context(), one)
-		waiting(t, b, "1")
-		b.Redis(t).Del(t.Context(), "holdfast:{b}")
-		for _, a := range arrivals(t, first, await(t.Context(), two)) {
-			expect.Err(t, "Await", a.err, holdfast.ErrLost)
-		}
-		for _, p := range []*barrier.Party{one, two} {
-			expect.Err(t, "the lease", p.Lease().Err(), holdfast.ErrLost)
-		}
-		b.Cleaned(t)
 	})
 }
 

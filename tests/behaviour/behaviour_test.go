@@ -26,6 +26,12 @@ func virtually(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
 	backend.Virtual(t, f)
 }
 
+// eachOf is backend.Each in a subtest.
+func eachOf(t *testing.T, what string, f func(t *testing.T, b *backend.Backend)) {
+	t.Helper()
+	t.Run(what, func(t *testing.T) { backend.Each(t, f) })
+}
+
 // async calls f in a goroutine, and returns where its result will be.
 func async[T any](f func() T) <-chan T {
 	over := make(chan T, 1)

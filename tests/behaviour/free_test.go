@@ -20,17 +20,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// through returns a client whose commands go through a proxy. It has acquired and released a lock, so the
-// server has its scripts.
-func through(t testing.TB, b *backend.Backend, cfg *holdfast.Config) (*holdfast.Client, *proxy.Proxy) {
-	t.Helper()
-	p := proxy.New(t, b.Server.Addr())
-	c := b.Client(t, cfg, func(o *redis.Options) { o.Addr = p.Addr() })
-	backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
-	backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
-	return c, p
-}
-
 // crowd runs do in n goroutines, and returns when all are done.
 func crowd(n int, do func(i int)) {
 	var all sync.WaitGroup
@@ -38,45 +27,6 @@ func crowd(n int, do func(i int)) {
 		all.Go(func() { do(i) })
 	}
 	all.Wait()
-}
-
-// A lock that was found held is asked for by script from then on, until such a request finds it free. That costs one further
-// request, once.
-func TestAContendedLockIsTriedNativelyOnce(t *testing.T) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		c := b.Client(t, nil)
-		sent := func() int64 {
-			stats := b.Server.CommandStats()
-			return stats["exec"] + stats["delifeq"] + asked(b.Server)
-		}
-		backend.Release(t, backend.Acquire(t, c.Mutex("m")))
-		settled(t, b, c)
-		held := func(name string) {
-			t.Helper()
-			expect.Err(t, "a lock that is held", expect.ErrOf(c.Mutex(name).TryAcquire(t.Context())), holdfast.ErrHeld)
-		}
-		lease := backend.Acquire(t, c.Mutex("m", holdfast.NoRenew())) // a renewal would count
-		cost := func(want int64, do func()) {
-			t.Helper()
-			before := sent()
-			do()
-			expect.Equal(t, "calls", sent()-before, want)
-		}
-		const tries = 20
-		cost(1+tries, func() {
-			for range tries {
-				held("m")
-			}
-		})
-		backend.Release(t, lease)
-		for range 2 {
-			cost(2, func() { backend.Release(t, backend.Acquire(t, c.Mutex("m"))) })
-		}
-		// Now the client has forgotten the contention: a lock that is held costs two requests again.
-		lease = backend.Acquire(t, c.Mutex("m", holdfast.NoRenew()))
-		cost(2, func() { held("m") })
-		backend.Release(t, lease)
-	})
 }
 
 // Fault: A transaction, or a script, for several locks is refused as a whole because the user may not access one of its keys. The
@@ -127,36 +77,6 @@ func TestAForbiddenLockAmongOthers(t *testing.T) {
 			if err := leases[i].Release(ctx); mine(i) && err != nil {
 				t.Errorf("m%d: %v", i, err)
 			}
-		})
-	})
-}
-
-// Fault: A client is closed while many acquires are under way. No locks are left.
-func TestCloseWithAcquiresUnderWay(t *testing.T) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		c, p := through(t, b, &holdfast.Config{CommandTimeout: 2 * time.Minute, RetryTimeout: 4 * time.Minute})
-		held := p.Hold(proxy.Containing("MULTI"), proxy.Cut)
-		const goroutines = 50
-		results := make(chan error, goroutines)
-		for i := range goroutines {
-			go func() {
-				lease, err := c.Mutex(fmt.Sprint("m", i)).Acquire(t.Context())
-				if err == nil {
-					err = lease.Release(t.Context())
-				}
-				results <- err
-			}()
-		}
-		held.Wait(t)
-		expect.Err(t, "Close", c.Close(t.Context()), nil)
-		for range goroutines {
-			if err := <-results; err != nil && !errors.Is(err, holdfast.ErrClosed) {
-				t.Errorf("an acquire under way: %v", err)
-			}
-		}
-		held.Forward(t) // late: a copy of a request that failed
-		backend.Eventually(t, "locks are left behind", func() bool {
-			return len(b.Redis(t).Keys(t.Context(), "holdfast:{m*}").Val()) == 0
 		})
 	})
 }

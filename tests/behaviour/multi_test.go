@@ -3,8 +3,6 @@ package behaviour
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,53 +104,6 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 		b.Cleaned(t)
 		outer, _ = lose(5 * time.Second)
 		_ = outer.Release(t.Context()) // a slow machine may have lost it
-		b.Cleaned(t)
-	})
-}
-
-// Callers that name the locks in any order, several together and single ones, never wait for each other in a
-// circle, and never hold the same lock.
-func TestMultiNeverDeadlocks(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		names := []string{"a", "b", "c", "d", "e"}
-		var holders [5]atomic.Int32
-		var last [5]atomic.Uint64
-		var wg sync.WaitGroup
-		for i := range 4 {
-			c := b.Client(t, nil)
-			for j := range 3 {
-				wg.Go(func() {
-					dice := random(10*i + j)
-					for range 15 {
-						order := dice.Perm(len(names))[:1+dice.IntN(4)]
-						var chosen []string
-						for _, i := range order {
-							chosen = append(chosen, names[i])
-						}
-						l := c.Mutex(chosen[0])
-						if len(chosen) > 1 {
-							l = c.Multi(chosen)
-						}
-						lease, err := l.Acquire(t.Context())
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						tokens := lease.Fences()
-						for _, i := range order {
-							expect.Equal(t, "holders of "+names[i], holders[i].Add(1), 1)
-							expect.Rises(t, last[i].Swap(tokens[names[i]]), tokens[names[i]])
-						}
-						time.Sleep(time.Duration(dice.IntN(2)) * time.Millisecond)
-						for _, i := range order {
-							holders[i].Add(-1)
-						}
-						noError(t, lease.Release(t.Context()))
-					}
-				})
-			}
-		}
-		wg.Wait()
 		b.Cleaned(t)
 	})
 }

@@ -87,39 +87,3 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 		}
 	})
 }
-
-// Bug: Waiters of one process deadlock.
-func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
-	virtually(t, func(t *testing.T, b *backend.Backend) {
-		l := b.Client(t, nil).Mutex("m")
-		lease := backend.Acquire(t, l)
-		const goroutines = 20
-		order := make(chan int, goroutines)
-		tokens := make(chan uint64, goroutines)
-		for i := range goroutines {
-			go func() {
-				lease, err := l.Acquire(t.Context())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				order <- i
-				tokens <- lease.Fence()
-				noError(t, lease.Release(t.Context()))
-			}()
-			// Only the library's internals show whether the goroutine is in the wait queue. In virtual time it is.
-			time.Sleep(100 * time.Millisecond)
-		}
-		expect.Of(backend.Waiting(t.Context(), l)).Is(t, "waiters that the server sees", 1)
-		last := lease.Fence()
-		backend.Release(t, lease)
-		for want := range goroutines {
-			expect.Equal(t, "the goroutine that is served next", <-order, want)
-			if token := <-tokens; token <= last {
-				t.Errorf("fence %d follows %d", token, last)
-			} else {
-				last = token
-			}
-		}
-	})
-}

@@ -29,11 +29,13 @@ func again(t testing.TB, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lea
 // Bug: A re-entry is not counted, or never freed.
 func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		l, other := reentrant(t, b), reentrant(t, b)
+		l, other := reentrant(t, b, holdfast.MaxDepth(3)), reentrant(t, b)
 		for _, order := range [][]int{{2, 1, 0}, {0, 1, 2}, {1, 2, 0}} {
 			first := backend.Acquire(t, l)
 			second := again(t, l, first)
-			leases := []*holdfast.Lease{first, second, again(t, l, second)}
+			third := again(t, l, second)
+			leases := []*holdfast.Lease{first, second, third}
+			expect.Err(t, "a fourth lease of three", expect.ErrOf(l.Acquire(third.Context(context.Background()))), holdfast.ErrDepth)
 			next := backend.Start(t, other)
 			backend.Waiters(t, other, 1)
 			for n, i := range order {
@@ -160,8 +162,8 @@ func TestOwnersContext(t *testing.T) {
 	})
 }
 
-// Goroutines of one process have a wait queue for each owner: the owner that has the lock does not wait behind
-// owners that wait for it.
+// The owner that has the lock does not wait behind owners that wait for it: neither in another process, nor in theirs, where
+// goroutines have a wait queue for each owner.
 func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
@@ -170,7 +172,9 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 		lease := backend.Acquire(t, mine)
 		first := queue(t, yours, 1)
 		second := backend.Start(t, yours) // in this process's wait queue
-		inner := backend.Acquire(t, mine)
+		inner, elsewhere := backend.Acquire(t, mine), backend.Acquire(t, b.Client(t, nil).OwnerMutex("a", "me"))
+		expect.Equal(t, "the fence of the owner's lease in another process", elsewhere.Fence(), lease.Fence())
+		backend.Release(t, elsewhere)
 		backend.Release(t, lease)
 		wantAsleep(t, "another owner", first)
 		backend.Release(t, inner)

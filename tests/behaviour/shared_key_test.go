@@ -102,10 +102,8 @@ func (f foreign) holds(t testing.TB, token string) bool {
 func eachSharing(t *testing.T, each func(*testing.T, func(*testing.T, *backend.Backend)), f func(t testing.TB, b *backend.Backend, ours sharedKey, theirs func(key string) foreign)) {
 	t.Parallel()
 	for name, s := range sharings {
-		t.Run(name, func(t *testing.T) {
-			backend.Each(t, func(t *testing.T, b *backend.Backend) {
-				f(t, b, s.ours, func(key string) foreign { return foreign{s.theirs, b.Redis(t), key} })
-			})
+		eachOf(t, name, func(t *testing.T, b *backend.Backend) {
+			f(t, b, s.ours, func(key string) foreign { return foreign{s.theirs, b.Redis(t), key} })
 		})
 	}
 }

@@ -208,36 +208,3 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	arrived(t, b, "1")
 	wantPhase(t, 4, first, arrive(t.Context(), two))
 }
-
-// Fault: Messages to the waiters of latches and barriers are lost. Nobody is left hanging.
-func TestLostMessagesToThoseWhoWait(t *testing.T) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		// The messages are lost while the subscriptions are interrupted. Nothing else wakes anybody for 30s.
-		rdb := b.Redis(t)
-		for range 5 {
-			c, other := b.Client(t, nil), b.Client(t, nil)
-			one := join(t, barrier.New(c, "a", 2, holdfast.TTL(3*time.Minute)))
-			two := join(t, barrier.New(other, "a", 2, holdfast.TTL(3*time.Minute)))
-			theLatch := latch.New(c, "l", 1)
-			opened := make(chan error, 1)
-			go func() { opened <- theLatch.Wait(t.Context()) }()
-			first := arrive(t.Context(), one)
-			arrived(t, b, "1")
-			backend.Eventually(t, "both are subscribed", func() bool {
-				return len(backend.Channels(t, rdb)) >= 2
-			})
-			do(t, b.Server, "CLIENT", "KILL", "TYPE", "pubsub")
-			wantPhase(t, 1, arrive(t.Context(), two), first)
-			expect.OK(t, latch.New(other, "l", 1).CountDown(t.Context()))
-			select {
-			case err := <-opened:
-				expect.Err(t, "Wait", err, nil)
-			case <-time.After(20 * time.Second):
-				t.Fatal("the waiter at the latch was not woken")
-			}
-			backend.Release(t, one.Lease())
-			backend.Release(t, two.Lease())
-			expect.OK(t, theLatch.Reset(t.Context()))
-		}
-	})
-}

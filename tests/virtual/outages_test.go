@@ -91,100 +91,94 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 			"behind another of this process": {known: true, behind: "a"},
 			"queued":                         {held: true},
 		} {
-			t.Run(fmt.Sprintf("%s, %s", what, said), func(t *testing.T) {
-				eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-					w := newWay(srv)
-					c := w.client(t, cfg)
-					l := c.Mutex("a")
-					if of.polls {
-						l = c.Mutex("a", holdfast.Poll(10*time.Millisecond))
-					}
-					if of.known {
-						release(t, acquire(t, l))
-					}
-					if of.held {
-						lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Hour)))
-						first := wait(t, l) // it goes on
-						t.Cleanup(func() { first.giveUp(); release(t, lease) })
-					}
-					if of.held && broken == hung {
-						// go-redis waits for a subscription's connection while it holds a mutex, for which a
-						// bubble's time stands still.
-						w.become(stuck)
-					} else {
-						w.become(broken)
-					}
-					switch {
-					case of.held:
-						time.Sleep(time.Minute) // by then it has noticed
-					case of.behind != "":
-						go func() { _, _ = c.Mutex(of.behind).Acquire(t.Context()) }()
-						time.Sleep(100 * time.Millisecond)
-					}
-					err := within(t, l)
-					if !errors.Is(err, holdfast.ErrUnavailable) {
-						t.Fatalf("want an error that matches ErrUnavailable, got %v", err)
-					}
-					parts := []string{`"a`, "127.0.0.1:0", said}
-					if of.behind != "" { // it reports the outage that the other met as its own
-						parts = parts[:2]
-					}
-					for _, part := range parts {
-						expect.Contains(t, "the error", err.Error(), part)
-					}
-				})
+			eachWayOf(t, fmt.Sprintf("%s, %s", what, said), func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				w := newWay(srv)
+				c := w.client(t, cfg)
+				l := c.Mutex("a")
+				if of.polls {
+					l = c.Mutex("a", holdfast.Poll(10*time.Millisecond))
+				}
+				if of.known {
+					release(t, acquire(t, l))
+				}
+				if of.held {
+					lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Hour)))
+					first := wait(t, l) // it goes on
+					t.Cleanup(func() { first.giveUp(); release(t, lease) })
+				}
+				if of.held && broken == hung {
+					// go-redis waits for a subscription's connection while it holds a mutex, for which a
+					// bubble's time stands still.
+					w.become(stuck)
+				} else {
+					w.become(broken)
+				}
+				switch {
+				case of.held:
+					time.Sleep(time.Minute) // by then it has noticed
+				case of.behind != "":
+					go func() { _, _ = c.Mutex(of.behind).Acquire(t.Context()) }()
+					time.Sleep(100 * time.Millisecond)
+				}
+				err := within(t, l)
+				if !errors.Is(err, holdfast.ErrUnavailable) {
+					t.Fatalf("want an error that matches ErrUnavailable, got %v", err)
+				}
+				parts := []string{`"a`, "127.0.0.1:0", said}
+				if of.behind != "" { // it reports the outage that the other met as its own
+					parts = parts[:2]
+				}
+				for _, part := range parts {
+					expect.Contains(t, "the error", err.Error(), part)
+				}
 			})
 		}
 	}
-	t.Run("a lock that others have, after an outage", func(t *testing.T) {
-		eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-			lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Hour)))
-			defer release(t, lease)
-			w := newWay(srv)
-			l := w.client(t, cfg).Mutex("a")
-			first := wait(t, l)
-			w.become(refused)
-			time.Sleep(time.Minute)
-			w.become(well)
-			time.Sleep(time.Minute)
-			expect.ErrBoth(t, "Acquire", within(t, l), context.DeadlineExceeded, holdfast.ErrHeld)
-			expect.Equal(t, "the waiter that outlived the outage", first.giveUp(), context.Canceled)
-		})
+	eachWayOf(t, "a lock that others have, after an outage", func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Hour)))
+		defer release(t, lease)
+		w := newWay(srv)
+		l := w.client(t, cfg).Mutex("a")
+		first := wait(t, l)
+		w.become(refused)
+		time.Sleep(time.Minute)
+		w.become(well)
+		time.Sleep(time.Minute)
+		expect.ErrBoth(t, "Acquire", within(t, l), context.DeadlineExceeded, holdfast.ErrHeld)
+		expect.Equal(t, "the waiter that outlived the outage", first.giveUp(), context.Canceled)
 	})
 }
 
 // Fault: A single command is not answered. The error is not one of the caller's context, which has not ended.
 func TestAnUnansweredCommandDoesNotLookLikeTheCallersDeadline(t *testing.T) {
 	for what, broken := range map[string]state{"refused": refused, "hung": hung} {
-		t.Run(what, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				w := newWay(srv)
-				known := w.client(t, cfg)
-				lease := acquire(t, known.Mutex("held"))
-				fresh := w.client(t, cfg)
-				w.become(broken)
-				ctx := lasting(t, time.Hour)
-				check := func(what string, err error) {
-					t.Helper()
-					if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-						t.Errorf("%s: want ErrUnavailable and no error of a context, got %v", what, err)
-					}
+		eachWayOf(t, what, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			w := newWay(srv)
+			known := w.client(t, cfg)
+			lease := acquire(t, known.Mutex("held"))
+			fresh := w.client(t, cfg)
+			w.become(broken)
+			ctx := lasting(t, time.Hour)
+			check := func(what string, err error) {
+				t.Helper()
+				if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+					t.Errorf("%s: want ErrUnavailable and no error of a context, got %v", what, err)
 				}
-				for of, c := range map[string]*holdfast.Client{"known": known, "fresh": fresh} {
-					_, err := c.Mutex("a").Acquire(ctx)
-					check("Acquire, "+of, err)
-					_, err = c.Mutex("a").TryAcquire(ctx)
-					check("TryAcquire, "+of, err)
-					_, err = backend.HolderOf(ctx, c.Mutex("a"))
-					check("Holder, "+of, err)
-				}
-				check("Extend", lease.Extend(ctx, time.Minute))
-				select {
-				case <-lease.Done():
-				case <-ctx.Done():
-				}
-				check("a lost lease", lease.Err())
-			})
+			}
+			for of, c := range map[string]*holdfast.Client{"known": known, "fresh": fresh} {
+				_, err := c.Mutex("a").Acquire(ctx)
+				check("Acquire, "+of, err)
+				_, err = c.Mutex("a").TryAcquire(ctx)
+				check("TryAcquire, "+of, err)
+				_, err = backend.HolderOf(ctx, c.Mutex("a"))
+				check("Holder, "+of, err)
+			}
+			check("Extend", lease.Extend(ctx, time.Minute))
+			select {
+			case <-lease.Done():
+			case <-ctx.Done():
+			}
+			check("a lost lease", lease.Err())
 		})
 	}
 }
@@ -214,33 +208,31 @@ func (d *absent) Probe(ctx context.Context) (driver.ServerInfo, error) {
 // names another caller's lock.
 func TestFirstContactIsShared(t *testing.T) {
 	for what, swallows := range map[string]bool{"refused": false, "swallowed": true} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				d := &absent{swallows: swallows}
-				c := client(t, srv, d.wrap)
-				const callers = 20
-				errs := make(chan error, callers)
-				began := time.Now()
-				for i := range callers {
-					go func() {
-						name := fmt.Sprint("lock", i)
-						_, err := c.Mutex(name).TryAcquire(t.Context())
-						var se *holdfast.ServerError
-						if !errors.As(err, &se) || se.Name != name || !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-							err = fmt.Errorf("TryAcquire of %s: %w", name, err)
-						} else {
-							err = nil
-						}
-						errs <- err
-					}()
-				}
-				for range callers {
-					expect.Err(t, "the error", <-errs, nil)
-				}
-				// RetryTimeout, and a command's timeout that begins at its end.
-				expect.Between(t, "after how long all are told", time.Since(began), 0, 5100*time.Millisecond)
-				expect.Between(t, "probes", d.probes.Load(), 0, callers)
-			})
+		bubbleOf(t, what, func(t *testing.T, srv *holdfasttest.Server) {
+			d := &absent{swallows: swallows}
+			c := client(t, srv, d.wrap)
+			const callers = 20
+			errs := make(chan error, callers)
+			began := time.Now()
+			for i := range callers {
+				go func() {
+					name := fmt.Sprint("lock", i)
+					_, err := c.Mutex(name).TryAcquire(t.Context())
+					var se *holdfast.ServerError
+					if !errors.As(err, &se) || se.Name != name || !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+						err = fmt.Errorf("TryAcquire of %s: %w", name, err)
+					} else {
+						err = nil
+					}
+					errs <- err
+				}()
+			}
+			for range callers {
+				expect.Err(t, "the error", <-errs, nil)
+			}
+			// RetryTimeout, and a command's timeout that begins at its end.
+			expect.Between(t, "after how long all are told", time.Since(began), 0, 5100*time.Millisecond)
+			expect.Between(t, "probes", d.probes.Load(), 0, callers)
 		})
 	}
 }
@@ -268,34 +260,32 @@ func TestCloseEndsTheFirstContact(t *testing.T) {
 // RetryTimeout.
 func TestCallersThatDoNotWaitForAServerThatRefuses(t *testing.T) {
 	for _, known := range []bool{false, true} {
-		t.Run(fmt.Sprint("known ", known), func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				w := &tap{srv: srv}
-				c := w.client(t, holdfast.Config{RetryTimeout: 3 * time.Second})
-				defer time.Sleep(2 * time.Second) // by then go-redis has noticed that its clients are closed
-				if known {
-					release(t, acquire(t, c.Mutex("m")))
-				}
-				w.refuse()
-				told := func(within time.Duration, acquire func(context.Context) (*holdfast.Lease, error)) {
-					t.Helper()
-					began := time.Now()
-					_, err := acquire(t.Context())
-					if took := time.Since(began); !errors.Is(err, holdfast.ErrUnavailable) ||
-						!strings.Contains(err.Error(), "connection refused") || took > within {
-						t.Errorf("after %s: %v", took, err)
-					}
-				}
-				for range 3 {
-					told(10*time.Millisecond, c.Mutex("m").TryAcquire)
-					told(10*time.Millisecond, c.Mutex("m", holdfast.Wait(0)).Acquire)
-					told(10*time.Millisecond, c.RWMutex("rw").Reader().TryAcquire)
-					told(10*time.Millisecond, c.Multi([]string{"a", "b"}).TryAcquire)
-				}
+		bubbleOf(t, fmt.Sprint("known ", known), func(t *testing.T, srv *holdfasttest.Server) {
+			w := &tap{srv: srv}
+			c := w.client(t, holdfast.Config{RetryTimeout: 3 * time.Second})
+			defer time.Sleep(2 * time.Second) // by then go-redis has noticed that its clients are closed
+			if known {
+				release(t, acquire(t, c.Mutex("m")))
+			}
+			w.refuse()
+			told := func(within time.Duration, acquire func(context.Context) (*holdfast.Lease, error)) {
+				t.Helper()
 				began := time.Now()
-				told(4*time.Second, c.Mutex("m").Acquire)
-				expect.Between(t, "how long a caller that waits tries", time.Since(began), time.Second, 4*time.Second)
-			})
+				_, err := acquire(t.Context())
+				if took := time.Since(began); !errors.Is(err, holdfast.ErrUnavailable) ||
+					!strings.Contains(err.Error(), "connection refused") || took > within {
+					t.Errorf("after %s: %v", took, err)
+				}
+			}
+			for range 3 {
+				told(10*time.Millisecond, c.Mutex("m").TryAcquire)
+				told(10*time.Millisecond, c.Mutex("m", holdfast.Wait(0)).Acquire)
+				told(10*time.Millisecond, c.RWMutex("rw").Reader().TryAcquire)
+				told(10*time.Millisecond, c.Multi([]string{"a", "b"}).TryAcquire)
+			}
+			began := time.Now()
+			told(4*time.Second, c.Mutex("m").Acquire)
+			expect.Between(t, "how long a caller that waits tries", time.Since(began), time.Second, 4*time.Second)
 		})
 	}
 }

@@ -33,31 +33,29 @@ func TestAContextEndsInAQuarantine(t *testing.T) {
 		forms[kind] = form{lock: lock}
 	}
 	for name, form := range forms {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				var log journal
-				cfg := holdfast.Config{Strict: true, PollInterval: form.polls, Logger: log.logger()} // a quarantine lasts for a minute
-				c := configured(t, srv, cfg, form.wrap...)
-				// The first is told at once, before it looks; the others before and after the server is asked again.
-				for _, patience := range []time.Duration{10 * time.Millisecond, time.Second, 12 * time.Second} {
-					var first *waiting
-					if patience >= time.Second {
-						first = wait(t, form.lock(c))
-					}
-					began := time.Now()
-					ctx, cancel := context.WithTimeout(t.Context(), patience)
-					_, err := form.lock(c).Acquire(ctx)
-					cancel()
-					expect.Equal(t, "the acquire's time", time.Since(began), patience)
-					inQuarantine(t, err, context.DeadlineExceeded)
-					if first != nil {
-						first.giveUp()
-						inQuarantine(t, first.err, context.Canceled)
-					}
+		bubbleOf(t, name, func(t *testing.T, srv *holdfasttest.Server) {
+			var log journal
+			cfg := holdfast.Config{Strict: true, PollInterval: form.polls, Logger: log.logger()} // a quarantine lasts for a minute
+			c := configured(t, srv, cfg, form.wrap...)
+			// The first is told at once, before it looks; the others before and after the server is asked again.
+			for _, patience := range []time.Duration{10 * time.Millisecond, time.Second, 12 * time.Second} {
+				var first *waiting
+				if patience >= time.Second {
+					first = wait(t, form.lock(c))
 				}
-				release(t, acquire(t, form.lock(c)))
-				expect.Equal(t, "warnings of the quarantine", strings.Count(strings.Join(log.lines("WARN"), "\n"), "grants none for now"), 1)
-			})
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				_, err := form.lock(c).Acquire(ctx)
+				cancel()
+				expect.Equal(t, "the acquire's time", time.Since(began), patience)
+				inQuarantine(t, err, context.DeadlineExceeded)
+				if first != nil {
+					first.giveUp()
+					inQuarantine(t, first.err, context.Canceled)
+				}
+			}
+			release(t, acquire(t, form.lock(c)))
+			expect.Equal(t, "warnings of the quarantine", strings.Count(strings.Join(log.lines("WARN"), "\n"), "grants none for now"), 1)
 		})
 	}
 }

@@ -79,29 +79,27 @@ func TestReleaseWithADeadline(t *testing.T) {
 	kinds := backend.Pairs()
 	kinds["a mutex"] = backend.Alike(func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") })
 	for kind, lock := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				var d moody
-				lease := acquire(t, lock.Held(client(t, srv, d.wrap)))
-				d.hangs.Store(true)
-				ctx := lasting(t, 100*time.Millisecond)
-				began, released := time.Now(), make(chan error)
-				go func() { released <- lease.Release(ctx) }()
-				synctest.Wait()
-				expect.Err(t, "Err during Release", lease.Err(), holdfast.ErrReleased)
-				err := <-released
-				if !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
-					t.Errorf("Release after %s: %v", time.Since(began), err)
-				}
-				sure := &holdfast.ServerError{Op: "acquire", Name: "b"}
-				for _, err := range []error{err, errors.Join(sure, err), errors.Join(err, sure), fmt.Errorf("twice: %w, %w", sure, err)} {
-					expect.Err(t, "not ambiguous", err, holdfast.ErrAmbiguous)
-				}
-				expect.Equal(t, "what is not ambiguous is so twice", errors.Is(errors.Join(sure, sure), holdfast.ErrAmbiguous), false)
-				time.Sleep(time.Second)
-				d.hangs.Store(false)
-				release(t, acquire(t, lock.Wanted(client(t, srv))))
-			})
+		bubbleOf(t, kind, func(t *testing.T, srv *holdfasttest.Server) {
+			var d moody
+			lease := acquire(t, lock.Held(client(t, srv, d.wrap)))
+			d.hangs.Store(true)
+			ctx := lasting(t, 100*time.Millisecond)
+			began, released := time.Now(), make(chan error)
+			go func() { released <- lease.Release(ctx) }()
+			synctest.Wait()
+			expect.Err(t, "Err during Release", lease.Err(), holdfast.ErrReleased)
+			err := <-released
+			if !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
+				t.Errorf("Release after %s: %v", time.Since(began), err)
+			}
+			sure := &holdfast.ServerError{Op: "acquire", Name: "b"}
+			for _, err := range []error{err, errors.Join(sure, err), errors.Join(err, sure), fmt.Errorf("twice: %w, %w", sure, err)} {
+				expect.Err(t, "not ambiguous", err, holdfast.ErrAmbiguous)
+			}
+			expect.Equal(t, "what is not ambiguous is so twice", errors.Is(errors.Join(sure, sure), holdfast.ErrAmbiguous), false)
+			time.Sleep(time.Second)
+			d.hangs.Store(false)
+			release(t, acquire(t, lock.Wanted(client(t, srv))))
 		})
 	}
 }
@@ -164,56 +162,54 @@ func TestReleasesAtOnceInAnOutage(t *testing.T) {
 // gone soon after the server answers again.
 func TestManyAreCancelledInSilence(t *testing.T) {
 	for what, opts := range map[string][]holdfast.MutexOption{"together": nil, "by themselves": {holdfast.MaxHold(time.Hour)}} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				var d moody
-				c := client(t, srv, d.wrap)
-				other := client(t, srv)
-				const names, each = 50, 40
-				locks := make([]*holdfast.Lock, names)
-				for i := range locks {
-					locks[i] = c.Mutex(fmt.Sprint(i), opts...)
-				}
-				release(t, acquire(t, locks[0])) // the server has been reached
-				held := acquire(t, other.Mutex("1"))
-				waiting := wait(t, locks[1])
-				d.hangs.Store(true)
-				waiting.cancel()
-				before := backend.Goroutines()
-				for range each {
-					for _, l := range locks {
-						ctx, cancel := context.WithCancel(t.Context())
-						go func() {
-							if lease, err := l.Acquire(ctx); err == nil { // one of the last, once the server answers
-								release(t, lease)
-							}
-						}()
-						time.AfterFunc(50*time.Millisecond, cancel)
-						time.Sleep(10 * time.Millisecond)
-					}
-				}
-				// Calls without an answer last for a CommandTimeout.
-				expect.Between(t, "goroutines", backend.Goroutines(), 0, before+1000)
-				d.hangs.Store(false)
-				time.Sleep(10 * time.Second)
-				expect.Between(t, "goroutines that are left", backend.Goroutines(), 0, before+100)
-				release(t, held)
-				for i := range locks {
-					release(t, acquire(t, other.Mutex(fmt.Sprint(i))))
-				}
-				d.hangs.Store(true)
+		bubbleOf(t, what, func(t *testing.T, srv *holdfasttest.Server) {
+			var d moody
+			c := client(t, srv, d.wrap)
+			other := client(t, srv)
+			const names, each = 50, 40
+			locks := make([]*holdfast.Lock, names)
+			for i := range locks {
+				locks[i] = c.Mutex(fmt.Sprint(i), opts...)
+			}
+			release(t, acquire(t, locks[0])) // the server has been reached
+			held := acquire(t, other.Mutex("1"))
+			waiting := wait(t, locks[1])
+			d.hangs.Store(true)
+			waiting.cancel()
+			before := backend.Goroutines()
+			for range each {
 				for _, l := range locks {
 					ctx, cancel := context.WithCancel(t.Context())
 					go func() {
-						_, _ = l.Acquire(ctx)
+						if lease, err := l.Acquire(ctx); err == nil { // one of the last, once the server answers
+							release(t, lease)
+						}
 					}()
-					time.Sleep(time.Millisecond)
-					cancel()
+					time.AfterFunc(50*time.Millisecond, cancel)
+					time.Sleep(10 * time.Millisecond)
 				}
-				began := time.Now()
-				expect.Err(t, "Close", c.Close(context.Background()), nil)
-				expect.Between(t, "how long Close takes", time.Since(began), 0, 5*time.Second)
-			})
+			}
+			// Calls without an answer last for a CommandTimeout.
+			expect.Between(t, "goroutines", backend.Goroutines(), 0, before+1000)
+			d.hangs.Store(false)
+			time.Sleep(10 * time.Second)
+			expect.Between(t, "goroutines that are left", backend.Goroutines(), 0, before+100)
+			release(t, held)
+			for i := range locks {
+				release(t, acquire(t, other.Mutex(fmt.Sprint(i))))
+			}
+			d.hangs.Store(true)
+			for _, l := range locks {
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					_, _ = l.Acquire(ctx)
+				}()
+				time.Sleep(time.Millisecond)
+				cancel()
+			}
+			began := time.Now()
+			expect.Err(t, "Close", c.Close(context.Background()), nil)
+			expect.Between(t, "how long Close takes", time.Since(began), 0, 5*time.Second)
 		})
 	}
 }

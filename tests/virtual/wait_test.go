@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
@@ -71,51 +70,49 @@ func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 			"a deadline, polling":                {options{holdfast.Poll(time.Second)}, limit, 100 * time.Millisecond, true},
 			"a deadline, with more time to wait": {options{holdfast.Wait(time.Minute)}, limit, 100 * time.Millisecond, true},
 		} {
-			t.Run(kind+", "+way, func(t *testing.T) {
-				eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-					lease := acquire(t, lock(client(t, srv), holdfast.Identity(who)))
-					c := configured(t, srv, cfg)
-					names := []string{lease.Name()}
-					if kind == "several" {
-						names = []string{"a", "b"}
-						if !strings.HasSuffix(way, "polling") { // in their order
-							names = names[:1]
-						}
+			eachWayOf(t, kind+", "+way, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				lease := acquire(t, lock(client(t, srv), holdfast.Identity(who)))
+				c := configured(t, srv, cfg)
+				names := []string{lease.Name()}
+				if kind == "several" {
+					names = []string{"a", "b"}
+					if !strings.HasSuffix(way, "polling") { // in their order
+						names = names[:1]
 					}
-					for turn := range 3 { // before the client has reached the server, after that, and behind another waiter of its process
-						var first *waiting
-						if turn == 2 {
-							first = wait(t, lock(c))
-						}
-						ctx := t.Context()
-						if of.deadline {
-							ctx = lasting(t, of.limit)
-						}
-						began := time.Now()
-						_, err := lock(c, of.options...).Acquire(ctx)
-						took := time.Since(began)
-						var held *holdfast.HeldError
-						if !errors.As(err, &held) || !errors.Is(err, holdfast.ErrHeld) || errors.Is(err, holdfast.ErrUnavailable) ||
-							errors.Is(err, context.DeadlineExceeded) != of.deadline ||
-							strings.HasSuffix(err.Error(), ": context deadline exceeded") != of.deadline {
-							t.Fatalf("turn %d: Acquire: %v; want ErrHeld", turn, err)
-						}
-						if !slices.Contains(names, held.Name) || held.Holder.Identity != who || !strings.Contains(err.Error(), who) {
-							t.Errorf("turn %d: %v names %q, held by %+v", turn, err, held.Name, held.Holder)
-						}
-						expect.Between(t, fmt.Sprintf("turn %d: how long it waited", turn), took, of.limit, of.limit+of.slack)
-						if first == nil {
-							continue
-						}
-						expect.Equal(t, "canceled", first.giveUp(), context.Canceled)
+				}
+				for turn := range 3 { // before the client has reached the server, after that, and behind another waiter of its process
+					var first *waiting
+					if turn == 2 {
+						first = wait(t, lock(c))
 					}
-					time.Sleep(time.Millisecond) // it leaves in the background
-					if s, err := lock(client(t, srv)).Status(t.Context()); err != nil || len(s.Waiters) != 0 {
-						t.Errorf("%d wait still: %v", len(s.Waiters), err)
+					ctx := t.Context()
+					if of.deadline {
+						ctx = lasting(t, of.limit)
 					}
-					release(t, lease)
-					release(t, acquire(t, lock(c)))
-				})
+					began := time.Now()
+					_, err := lock(c, of.options...).Acquire(ctx)
+					took := time.Since(began)
+					var held *holdfast.HeldError
+					if !errors.As(err, &held) || !errors.Is(err, holdfast.ErrHeld) || errors.Is(err, holdfast.ErrUnavailable) ||
+						errors.Is(err, context.DeadlineExceeded) != of.deadline ||
+						strings.HasSuffix(err.Error(), ": context deadline exceeded") != of.deadline {
+						t.Fatalf("turn %d: Acquire: %v; want ErrHeld", turn, err)
+					}
+					if !slices.Contains(names, held.Name) || held.Holder.Identity != who || !strings.Contains(err.Error(), who) {
+						t.Errorf("turn %d: %v names %q, held by %+v", turn, err, held.Name, held.Holder)
+					}
+					expect.Between(t, fmt.Sprintf("turn %d: how long it waited", turn), took, of.limit, of.limit+of.slack)
+					if first == nil {
+						continue
+					}
+					expect.Equal(t, "canceled", first.giveUp(), context.Canceled)
+				}
+				time.Sleep(time.Millisecond) // it leaves in the background
+				if s, err := lock(client(t, srv)).Status(t.Context()); err != nil || len(s.Waiters) != 0 {
+					t.Errorf("%d wait still: %v", len(s.Waiters), err)
+				}
+				release(t, lease)
+				release(t, acquire(t, lock(c)))
 			})
 		}
 	}
@@ -127,19 +124,17 @@ func TestAGrantThatWasNotHeardIsFoundWhenTimeIsUp(t *testing.T) {
 		if kind == "key" || kind == "redisson" {
 			continue // their waiters ask again and again
 		}
-		t.Run(kind, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				lease := acquire(t, lock(client(t, srv)))
-				c := client(t, srv, deaf)
-				got := wait(t, lock(c, holdfast.Wait(3*time.Second)))
-				time.Sleep(1500 * time.Millisecond)
-				release(t, lease)
-				got.granted(t)
-				expect.Rises(t, lease.Fence(), got.lease.Fence())
-				time.Sleep(time.Minute)
-				expect.Err(t, "a minute later", got.lease.Err(), nil)
-				release(t, got.lease)
-			})
+		bubbleOf(t, kind, func(t *testing.T, srv *holdfasttest.Server) {
+			lease := acquire(t, lock(client(t, srv)))
+			c := client(t, srv, deaf)
+			got := wait(t, lock(c, holdfast.Wait(3*time.Second)))
+			time.Sleep(1500 * time.Millisecond)
+			release(t, lease)
+			got.granted(t)
+			expect.Rises(t, lease.Fence(), got.lease.Fence())
+			time.Sleep(time.Minute)
+			expect.Err(t, "a minute later", got.lease.Err(), nil)
+			release(t, got.lease)
 		})
 	}
 }
@@ -147,55 +142,35 @@ func TestAGrantThatWasNotHeardIsFoundWhenTimeIsUp(t *testing.T) {
 // If a caller's time is up while the server does not answer, the error says so, not that the lock is held.
 func TestWaitEndsInSilence(t *testing.T) {
 	for kind, lock := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				var d moody
-				c := configured(t, srv, cfg, d.wrap)
-				release(t, acquire(t, lock(c))) // the server has been reached
-				d.hangs.Store(true)
-				silent := func(what string, l *holdfast.Lock, limit time.Duration) {
-					t.Helper()
-					began := time.Now()
-					_, err := l.Acquire(t.Context())
-					if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) || errors.Is(err, context.DeadlineExceeded) {
-						t.Errorf("%s: %v", what, err)
-					}
-					if took := time.Since(began); took < limit || took > limit+1200*time.Millisecond { // a second for the answer
-						t.Errorf("%s: it waited for %s; want %s and about a second", what, took, limit)
-					}
+		eachWayOf(t, kind, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			var d moody
+			c := configured(t, srv, cfg, d.wrap)
+			release(t, acquire(t, lock(c))) // the server has been reached
+			d.hangs.Store(true)
+			silent := func(what string, l *holdfast.Lock, limit time.Duration) {
+				t.Helper()
+				began := time.Now()
+				_, err := l.Acquire(t.Context())
+				if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: %v", what, err)
 				}
-				silent("from the beginning", lock(c, holdfast.Wait(time.Second)), time.Second)
-				silent("at once", lock(c, holdfast.Wait(0)), 0)
-				d.hangs.Store(false)
-				lease := acquire(t, lock(client(t, srv)))
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				_, _ = lock(c).Acquire(ctx)
-				cancel()
-				time.AfterFunc(time.Second, func() { d.hangs.Store(true) })
-				silent("while it is queued", lock(c, holdfast.Wait(2*time.Second)), 2*time.Second)
-				d.hangs.Store(false)
-				release(t, lease)
-			})
+				if took := time.Since(began); took < limit || took > limit+1200*time.Millisecond { // a second for the answer
+					t.Errorf("%s: it waited for %s; want %s and about a second", what, took, limit)
+				}
+			}
+			silent("from the beginning", lock(c, holdfast.Wait(time.Second)), time.Second)
+			silent("at once", lock(c, holdfast.Wait(0)), 0)
+			d.hangs.Store(false)
+			lease := acquire(t, lock(client(t, srv)))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, _ = lock(c).Acquire(ctx)
+			cancel()
+			time.AfterFunc(time.Second, func() { d.hangs.Store(true) })
+			silent("while it is queued", lock(c, holdfast.Wait(2*time.Second)), 2*time.Second)
+			d.hangs.Store(false)
+			release(t, lease)
 		})
 	}
-}
-
-// If the server's last answer is that it cannot serve requests for the moment, the caller gets that error.
-func TestWaitEndsWhileTheServerRefuses(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		var d moody
-		c := client(t, srv, d.wrap)
-		lease := acquire(t, client(t, srv).Mutex("a"))
-		waiting := wait(t, c.Mutex("a", holdfast.Wait(time.Minute)))
-		d.refuse(driver.ReplyError("LOADING the server is loading"))
-		<-waiting.done
-		var server *holdfast.ServerError
-		if !errors.Is(waiting.err, holdfast.ErrUnavailable) || !errors.As(waiting.err, &server) || server.Code != "LOADING" {
-			t.Errorf("Acquire: %v", waiting.err)
-		}
-		d.refuse(nil)
-		release(t, lease)
-	})
 }
 
 // Waiting for another run of a job is bounded; running the job itself is not.

@@ -1,35 +1,10 @@
 package exec
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
-
-// able is a driver with all optional interfaces, none of which is used, and wrapper passes everything on to it.
-type (
-	able struct {
-		driver.Driver
-		together int // calls of RunAll
-	}
-	wrapper struct{ driver.Driver }
-)
-
-func (a *able) RunAll(_ context.Context, calls []driver.Call, tell func(int, string, error)) {
-	a.together++
-	for i := range calls {
-		tell(i, "reply", nil)
-	}
-}
-
-func (a *able) RunDurably(context.Context, driver.Call, driver.Durability) (string, driver.Confirmation, error) {
-	return "", driver.Confirmation{}, nil
-}
-func (a *able) Node(key string) string { return "node of " + key }
-
-func (w wrapper) Unwrap() driver.Driver { return w.Driver }
 
 // unlike is a Connector that cannot be compared, and says that it is itself.
 type unlike struct {
@@ -43,19 +18,5 @@ func (u unlike) Connects() driver.Driver { return u }
 func TestADriverThatCannotBeComparedHasNoPipe(t *testing.T) {
 	if p := New(unlike{}, Config{}).Pipe("k"); p != nil {
 		t.Errorf("%v", p)
-	}
-}
-
-func TestAServerSeesThroughWrappers(t *testing.T) {
-	inner := &able{}
-	s := New(wrapper{wrapper{inner}}, Config{Tasks: &Tasks{}, CommandTimeout: time.Minute})
-	told := 0
-	s.SendAll(make([]Request, 3), func(int, Answer, error) { told++ })
-	if inner.together != 1 || told != 3 || !s.CanConfirm() || s.Node("k") != "node of k" {
-		t.Errorf("%d RunAll with %d replies; confirms: %t; node: %q", inner.together, told, s.CanConfirm(), s.Node("k"))
-	}
-	s = New(wrapper{struct{ driver.Driver }{inner}}, Config{})
-	if s.CanConfirm() || s.Node("k") != "" {
-		t.Errorf("a driver that cannot: confirms: %t; node: %q", s.CanConfirm(), s.Node("k"))
 	}
 }

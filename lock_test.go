@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -137,3 +138,50 @@ func TestOptionsCombinesOptions(t *testing.T) {
 
 // isFenceOf reports whether a fence that the server shows is a lease's. It shows 0 before it has been told.
 func isFenceOf(shown uint64, lease *holdfast.Lease) bool { return shown == 0 || shown == lease.Fence() }
+
+// A context made from a lease ends with its parent or with the lease, whichever is first, and says why.
+func TestContextOfALease(t *testing.T) {
+	s := inParallel(t)
+	c := s.client()
+	type key struct{}
+	for what, l := range map[string]*holdfast.Lock{"a mutex": c.Mutex("m"), "several": c.Multi([]string{"a", "b"})} {
+		lease := acquire(t, l)
+		parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
+		first, second := lease.Context(parent), lease.Context(context.Background())
+		equal(t, what+": its parent's value", first.Value(key{}), "value")
+		cancel(errBroken)
+		receive(t, first.Done())
+		if context.Cause(first) != errBroken || second.Err() != nil || lease.Err() != nil {
+			t.Errorf("%s: with its parent it ends with %v; the other context: %v; the lease: %v", what, context.Cause(first), second.Err(), lease.Err())
+		}
+		release(t, lease)
+		receive(t, second.Done())
+		for _, ctx := range []context.Context{second, lease.Context(t.Context())} {
+			if ctx.Err() == nil || context.Cause(ctx) != holdfast.ErrReleased {
+				t.Errorf("%s: with its lease it ends with %v", what, context.Cause(ctx))
+			}
+		}
+	}
+}
+
+// A Holder of which anything is known is not zero.
+func TestIsZeroLooksAtEveryField(t *testing.T) {
+	t.Parallel()
+	if !(holdfast.Holder{}).IsZero() {
+		t.Error("the zero Holder is not zero")
+	}
+	some := reflect.ValueOf(holdfast.Holder{
+		Name: "m", Identity: "me", Host: "host", PID: 1, Meta: map[string]string{}, Mode: holdfast.ModeReader, Permits: 1, Grant: "k3v9x2ab", Fence: 1,
+		Since: time.Now(), TTL: -1, Foreign: true,
+	})
+	for i := range some.NumField() {
+		var h holdfast.Holder
+		if some.Field(i).IsZero() {
+			t.Fatalf("this test knows nothing of %s", some.Type().Field(i).Name)
+		}
+		reflect.ValueOf(&h).Elem().Field(i).Set(some.Field(i))
+		if h.IsZero() {
+			t.Errorf("a Holder of which only %s is known is zero", some.Type().Field(i).Name)
+		}
+	}
+}

@@ -77,9 +77,7 @@ func TestRedisSendsNothingIfArgumentsAreInvalid(t *testing.T) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 	}
-	if d.sent != 0 {
-		t.Errorf("%d scripts were sent, want 0", d.sent)
-	}
+	equal(t, "scripts that were sent", d.sent, 0)
 }
 
 func TestErrorsOfServersAreTranslated(t *testing.T) {
@@ -262,17 +260,11 @@ func TestAGuardRefusesAFenceThatIsAhead(t *testing.T) {
 	left := make(chan int)
 	go func() { left <- serve(http.MethodPost, "first", now) }()
 	inside := <-entered
-	if code := serve(http.MethodPut, "forger", 1<<63-1); code != http.StatusBadRequest {
-		t.Errorf("the forged fence is answered %d, want 400", code)
-	}
+	equal(t, "the forged fence is answered", serve(http.MethodPut, "forger", 1<<63-1), http.StatusBadRequest)
 	if inside.Err() != nil {
 		t.Error("the context of the holder has ended")
 	}
 	close(leave)
-	if code := <-left; code != http.StatusOK {
-		t.Errorf("the holder is answered %d, want 200", code)
-	}
-	if code := serve(http.MethodPut, "second", now+1); code != http.StatusOK {
-		t.Errorf("the next holder is answered %d, want 200", code)
-	}
+	equal(t, "the holder is answered", <-left, http.StatusOK)
+	equal(t, "the next holder is answered", serve(http.MethodPut, "second", now+1), http.StatusOK)
 }

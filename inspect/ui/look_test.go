@@ -52,9 +52,8 @@ func TestEveryViewerSeesTheChanges(t *testing.T) {
 			var all sync.WaitGroup
 			for range 3 {
 				all.Go(func() {
-					if got := list(t, h); got.names() != want {
-						t.Errorf("%q is listed, want %q", got.names(), want)
-					}
+					l := list(t, h)
+					equal(t, "the list", l.names(), want)
 				})
 			}
 			all.Wait()
@@ -72,9 +71,7 @@ func TestEveryViewerSeesTheChanges(t *testing.T) {
 			t.Errorf("%d looks for three viewers: they do not share them", looks)
 		}
 		time.Sleep(time.Hour)
-		if in.count() != 3 {
-			t.Error("it looks though nobody does")
-		}
+		equal(t, "looks, when nobody looks any more", in.count(), 3)
 	})
 }
 
@@ -194,9 +191,8 @@ func TestASlowLook(t *testing.T) {
 			t.Errorf("%s after %s", l.names(), time.Since(began))
 		}
 		time.Sleep(time.Minute)
-		if l := list(t, h); l.names() != "a bob 0" {
-			t.Error(l.names())
-		}
+		l = list(t, h)
+		equal(t, "the list", l.names(), "a bob 0")
 	})
 }
 
@@ -252,9 +248,8 @@ func TestPagesOfALockShareLooks(t *testing.T) {
 					}
 				})
 			}
-			if all.Wait(); in.gets != gets {
-				t.Errorf("%d looks, want %d", in.gets, gets)
-			}
+			all.Wait()
+			equal(t, "looks", in.gets, gets)
 		}
 		sees("ann", 1)
 		in.set(heldLock("a", "bob", 2, 0))
@@ -300,9 +295,8 @@ func TestBreaksAreOnRecord(t *testing.T) {
 		if want := "broken ann aaaaaaaa 1000 eve hangs; revoked  aaaaaaaa 0 eve please"; strings.Join(got, "; ") != want {
 			t.Errorf("%q, want %s", got, want)
 		}
-		if show(t, h, "b"); in.asked != 1 {
-			t.Errorf("the record was read %d times", in.asked)
-		}
+		show(t, h, "b")
+		equal(t, "how often the record was read", in.asked, 1)
 		if demand(h, "break", strings.ReplaceAll(goodOrder, "orders/1", "b"), nil); len(show(t, h, "b").Record) != 1 || in.asked != 2 {
 			t.Errorf("after a break, the record was read %d times", in.asked)
 		}
@@ -375,16 +369,12 @@ func TestMetrics(t *testing.T) {
 		}
 		check()
 		check()
-		if in.count() != 1 {
-			t.Errorf("%d looks for two scrapes", in.count())
-		}
+		equal(t, "looks for two scrapes", in.count(), 1)
 		time.Sleep(2 * fresh)
 		list(t, h)
 		before := in.count()
 		check()
-		if in.count() != before {
-			t.Error("a scrape looks though the list has just done so")
-		}
+		equal(t, "looks, with one for a scrape just after the list", in.count(), before)
 		time.Sleep(time.Minute)
 		in.fail(holdfast.ErrUnavailable)
 		w := ask(h, "GET", "http://localhost/metrics", nil)
@@ -392,4 +382,12 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%d\n%s", w.Code, w.Body)
 		}
 	})
+}
+
+// equal requires that what was got is what was wanted.
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v; want %v", what, got, want)
+	}
 }

@@ -696,9 +696,7 @@ func TestRepliesThatBreakTheConnection(t *testing.T) {
 					t.Errorf("%.20q: %v", reply, err)
 				}
 			}
-			if w.opened.Load() != 2 {
-				t.Errorf("%.20q: %d connections", reply, w.opened.Load())
-			}
+			equal(t, "connections", w.opened.Load(), 2)
 		})
 	}
 }
@@ -726,9 +724,7 @@ func TestRepliesInPieces(t *testing.T) {
 			}
 			equal(t, "a refusal", errOf(w.run(t.Context(), "FAIL")), error(driver.ReplyError("WRONGTYPE no")))
 		}
-		if w.opened.Load() != 1 {
-			t.Errorf("%d connections", w.opened.Load())
-		}
+		equal(t, "connections", w.opened.Load(), 1)
 	})
 }
 
@@ -758,9 +754,7 @@ func TestAServerThatIsNoMaster(t *testing.T) {
 			w.serves(t)
 		})
 		all.Wait()
-		if w.opened.Load() != 2 {
-			t.Errorf("%d connections", w.opened.Load())
-		}
+		equal(t, "connections", w.opened.Load(), 2)
 	})
 }
 

@@ -161,27 +161,6 @@ func TestALockThatExpiredBeforeItsReleaseArrivedWasNotDeleted(t *testing.T) {
 	})
 }
 
-// Fault: An outage begins after a waiter's first request was answered, and before it is queued. The waiter outlives
-// it.
-func TestAWaiterOutlivesAnOutageThatBeginsAfterItsFirstTry(t *testing.T) {
-	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-		lease := acquire(t, client(t, srv).Mutex("a"))
-		var left atomic.Int32 // acquires until it begins
-		left.Store(1)
-		w := wait(t, configured(t, srv, cfg, meddle(func(r request) (string, error) {
-			if r.Script.Name == "acquire" && left.Add(-1) < 0 {
-				return "", errRefused
-			}
-			return r.send()
-		})).Mutex("a"))
-		time.Sleep(time.Minute)
-		left.Store(1 << 30)
-		time.Sleep(time.Second) // it asks again within a second
-		release(t, lease)
-		w.served(t, time.Second)
-	})
-}
-
 // The published grant is true except for its claim, which is far longer than the waiter asked for. The server
 // ends the lock after the claim that was asked for, so the lease must end by then, too.
 func TestAPublishedClaimIsNoLongerThanTheOneAskedFor(t *testing.T) {

@@ -209,6 +209,8 @@ func async[T any](f func() T) <-chan T {
 // A waiter is told to look when the lock may expire, because the one before it leaves. It must look before
 // that, too: nobody else keeps the queue alive.
 //
+// Fault: The contexts of waiters end. They leave the queue, and those behind them are served.
+//
 // Bug: Live waiters are expelled from the queue.
 func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {

@@ -1,7 +1,6 @@
 package holdfast_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -248,14 +247,6 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %v; want %v", what, got, want)
-	}
-}
-
-// inBounds requires that what was got is within bounds.
-func inBounds[T cmp.Ordered](t testing.TB, what string, got, least, most T) {
-	t.Helper()
-	if got < least || got > most {
-		t.Errorf("%s: %v; want %v to %v", what, got, least, most)
 	}
 }
 

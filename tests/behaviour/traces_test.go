@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"runtime/pprof"
 	"strings"
@@ -55,10 +56,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			var wg sync.WaitGroup
 			for g := range 60 {
 				wg.Go(func() {
-					dice := random(g)
+					dice := rand.New(rand.NewPCG(uint64(g), 0))
 					for n := range 5 {
 						l := clients[g%3].Mutex(fmt.Sprint("m", n%3), holdfast.TTL(time.Minute))
-						ctx, cancel := context.WithTimeout(t.Context(), upTo(15*time.Millisecond, dice))
+						ctx, cancel := context.WithTimeout(t.Context(), time.Duration(dice.Int64N(int64(15*time.Millisecond))))
 						lease, err := l.Acquire(ctx)
 						cancel()
 						if err != nil {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -246,12 +245,6 @@ func (d *unheard) Subscribe(s driver.Subscription) (cancel func()) {
 func (d *unheard) wrap(inner drivertest.Driver) drivertest.Driver {
 	d.Driver = inner
 	return d
-}
-
-// tokenOf returns the token and the channel of a member of a queue.
-func tokenOf(member string) (token, channel string) {
-	parts := strings.Split(member, "\n")
-	return parts[0], parts[2]
 }
 
 // tap is a client's way to its server, which meddles with what passes.

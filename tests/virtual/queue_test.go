@@ -108,10 +108,10 @@ func TestAStandbyDoesNotPutOffALook(t *testing.T) {
 			if len(waiters) != 1 {
 				t.Fatalf("%q are in the queue", waiters)
 			}
-			token, channel := tokenOf(waiters[0])
+			member := strings.Split(waiters[0], "\n")
 			now := expect.Of(observer.Time(t.Context()).Result()).OK(t)
-			message := fmt.Sprintf("hf2 standby %s %d %d", token, now.UnixMicro(), now.Add(25*time.Second).UnixMicro())
-			expect.Equal(t, "who have heard it", observer.Publish(t.Context(), channel, message).Val(), 1)
+			message := fmt.Sprintf("hf2 standby %s %d %d", member[0], now.UnixMicro(), now.Add(25*time.Second).UnixMicro())
+			expect.Equal(t, "who have heard it", observer.Publish(t.Context(), member[2], message).Val(), 1)
 			time.Sleep(time.Second)
 		}
 		w.served(t, 6*time.Second+50*time.Millisecond)

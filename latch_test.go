@@ -33,9 +33,7 @@ func (s *space) watchers(name string) int {
 	s.t.Helper()
 	_, reply, _ := strings.Cut(s.do("PUBSUB", "NUMSUB", s.prefix+"c:w:"+s.key(name)), "\n")
 	n, err := strconv.Atoi(reply)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return n
 }
 

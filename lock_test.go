@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -106,35 +106,6 @@ func TestDoEndsTheContextWithTheLease(t *testing.T) {
 	}
 }
 
-func TestReentrantLockIsAcquiredAgainWithinItsLease(t *testing.T) {
-	s := inParallel(t)
-	c := s.client()
-	l := c.Mutex("m", holdfast.Reentrant(), holdfast.MaxDepth(3))
-	outer := acquire(t, l)
-	ctx := outer.Context(t.Context())
-	inner, err := l.Acquire(ctx)
-	must(t, err)
-	innermost, err := l.TryAcquire(inner.Context(t.Context()))
-	must(t, err)
-	if inner.Fence() != outer.Fence() || innermost.Fence() != outer.Fence() {
-		t.Errorf("the fences are %d, %d and %d", outer.Fence(), inner.Fence(), innermost.Fence())
-	}
-	_, err = l.Acquire(innermost.Context(t.Context()))
-	want(t, "a fourth lease of three", err, holdfast.ErrDepth)
-	wantHeld(t, l) // without the lease's context
-	_, err = c.Mutex("m").Acquire(ctx)
-	want(t, "Acquire within the lease without the option", err, holdfast.ErrDeadlock)
-	release(t, outer, innermost)
-	wantHeld(t, s.client().Mutex("m"))
-	release(t, inner)
-	s.cleaned()
-
-	err = l.Do(t.Context(), func(ctx context.Context, _ *holdfast.Lease) error {
-		return l.TryDo(ctx, func(context.Context, *holdfast.Lease) error { return nil })
-	})
-	want(t, "Do within Do", err, nil)
-}
-
 // What ends a reentrant lock ends all its leases.
 func TestReentrantLeasesAreLostTogether(t *testing.T) {
 	s := inParallel(t)
@@ -165,33 +136,52 @@ func TestOptionsCombinesOptions(t *testing.T) {
 	want(t, "a bad option among others", tryAcquire(t, c.Mutex("m", holdfast.Options(holdfast.Identity("me"), holdfast.TTL(0)))), holdfast.ErrInvalid)
 }
 
-func TestStatusSaysWhoHoldsAndWaits(t *testing.T) {
-	s := inParallel(t)
-	l := s.client(func(cfg *holdfast.Config) { cfg.Identity = "from Config" }).Mutex("m", holdfast.Meta("k", "a:b\nc+"))
-	got := status(t, l)
-	if got.Held() || got.Name != "m" || got.Key != s.key("m") || got.Kind != holdfast.KindMutex || got.Time.IsZero() {
-		t.Errorf("Status of a free lock: %+v", got)
-	}
-	if h, held := got.Holder(); held {
-		t.Errorf("the holder of a free lock: %+v", h)
-	}
-	lease := acquire(t, l)
-	other := s.client().Mutex("m")
-	next := start(t, other.Acquire)
-	awaitWaiters(t, l, 1)
-	got = status(t, other)
-	h, held := got.Holder()
-	if !held || !got.Held() || !isFenceOf(got.Fence, lease) || h.Identity != "from Config" || h.Meta["k"] != "a:b\nc+" || h.Mode != holdfast.ModeExclusive ||
-		!isFenceOf(h.Fence, lease) || h.Foreign || h.Name != "m" {
-		t.Errorf("Status of a lock that is held: %+v", got)
-	}
-	host, _ := os.Hostname()
-	if h.Host != host || h.PID != os.Getpid() || h.TTL <= 0 || h.TTL > time.Minute || time.Since(h.Since).Abs() > time.Minute {
-		t.Errorf("the holder is %+v", h)
-	}
-	release(t, lease)
-	release(t, succeeded(t, next))
-}
-
 // isFenceOf reports whether a fence that the server shows is a lease's. It shows 0 before it has been told.
 func isFenceOf(shown uint64, lease *holdfast.Lease) bool { return shown == 0 || shown == lease.Fence() }
+
+// A context made from a lease ends with its parent or with the lease, whichever is first, and says why.
+func TestContextOfALease(t *testing.T) {
+	s := inParallel(t)
+	c := s.client()
+	type key struct{}
+	for what, l := range map[string]*holdfast.Lock{"a mutex": c.Mutex("m"), "several": c.Multi([]string{"a", "b"})} {
+		lease := acquire(t, l)
+		parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
+		first, second := lease.Context(parent), lease.Context(context.Background())
+		equal(t, what+": its parent's value", first.Value(key{}), "value")
+		cancel(errBroken)
+		receive(t, first.Done())
+		if context.Cause(first) != errBroken || second.Err() != nil || lease.Err() != nil {
+			t.Errorf("%s: with its parent it ends with %v; the other context: %v; the lease: %v", what, context.Cause(first), second.Err(), lease.Err())
+		}
+		release(t, lease)
+		receive(t, second.Done())
+		for _, ctx := range []context.Context{second, lease.Context(t.Context())} {
+			if ctx.Err() == nil || context.Cause(ctx) != holdfast.ErrReleased {
+				t.Errorf("%s: with its lease it ends with %v", what, context.Cause(ctx))
+			}
+		}
+	}
+}
+
+// A Holder of which anything is known is not zero.
+func TestIsZeroLooksAtEveryField(t *testing.T) {
+	t.Parallel()
+	if !(holdfast.Holder{}).IsZero() {
+		t.Error("the zero Holder is not zero")
+	}
+	some := reflect.ValueOf(holdfast.Holder{
+		Name: "m", Identity: "me", Host: "host", PID: 1, Meta: map[string]string{}, Mode: holdfast.ModeReader, Permits: 1, Grant: "k3v9x2ab", Fence: 1,
+		Since: time.Now(), TTL: -1, Foreign: true,
+	})
+	for i := range some.NumField() {
+		var h holdfast.Holder
+		if some.Field(i).IsZero() {
+			t.Fatalf("this test knows nothing of %s", some.Type().Field(i).Name)
+		}
+		reflect.ValueOf(&h).Elem().Field(i).Set(some.Field(i))
+		if h.IsZero() {
+			t.Errorf("a Holder of which only %s is known is zero", some.Type().Field(i).Name)
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package holdfast_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -52,9 +51,7 @@ func (s *space) clientWith(d driver.Driver, change ...func(*holdfast.Config)) *h
 		f(cfg)
 	}
 	c, err := holdfast.New(d, cfg)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -250,22 +247,6 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %v; want %v", what, got, want)
-	}
-}
-
-// rises requires that one fence is above another that was granted before it.
-func rises(t testing.TB, before, fence uint64) {
-	t.Helper()
-	if fence <= before {
-		t.Errorf("fence %d follows %d", fence, before)
-	}
-}
-
-// inBounds requires that what was got is within bounds.
-func inBounds[T cmp.Ordered](t testing.TB, what string, got, least, most T) {
-	t.Helper()
-	if got < least || got > most {
-		t.Errorf("%s: %v; want %v to %v", what, got, least, most)
 	}
 }
 

@@ -33,9 +33,7 @@ func serve(h http.Handler, ctx context.Context, s Stamp, header ...string) *http
 func body(t *testing.T, r *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
 }
 
@@ -54,14 +52,10 @@ func TestAFenceIsServedUntilALaterOneArrives(t *testing.T) {
 	post := func(l Lease) *http.Response {
 		t.Helper()
 		r, err := http.NewRequestWithContext(NewContext(t.Context(), l), "POST", s.URL, strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header.Set(HeaderFence, "1") // the transport replaces it
 		resp, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = resp.Body.Close() })
 		if r.Header.Get(HeaderFence) != "1" || len(r.Header) != 1 {
 			t.Errorf("the transport changed the caller's header to %v", r.Header)
@@ -194,17 +188,13 @@ func TestALaterRequestWaitsForEarlierHandlers(t *testing.T) {
 		if len(order) != 1 || order[0] != 7 {
 			t.Fatalf("handlers started for %d, want [7]", order)
 		}
-		if got := <-status; got != 412 {
-			t.Errorf("8, after 9, is answered %d, want 412", got)
-		}
+		equal(t, "8, after 9, is answered", <-status, 412)
 		patience, cancel := context.WithCancel(t.Context())
 		cancelled := make(chan int)
 		go func() { cancelled <- serve(handler, patience, Stamp{Lock: "ledger", Fence: 10, Owner: "a"}).StatusCode }()
 		synctest.Wait()
 		cancel()
-		if got := <-cancelled; got != 503 {
-			t.Errorf("a request whose context has ended is answered %d, want 503", got)
-		}
+		equal(t, "a request whose context has ended is answered", <-cancelled, 503)
 		close(ends[7])
 		synctest.Wait()
 		if len(order) != 2 || order[1] != 9 {
@@ -215,12 +205,8 @@ func TestALaterRequestWaitsForEarlierHandlers(t *testing.T) {
 			t.Errorf("7 and 9 are answered %d and %d, want 200", a, b)
 		}
 		// 10 was not served but raised the mark.
-		if r := serve(handler, t.Context(), Stamp{Lock: "ledger", Fence: 9, Owner: "a"}); r.StatusCode != 412 {
-			t.Errorf("9, after 10, is answered %d, want 412", r.StatusCode)
-		}
-		if len(g.active) != 0 {
-			t.Errorf("requests are still active: %v", g.active)
-		}
+		equal(t, "9, after 10, is answered", serve(handler, t.Context(), Stamp{Lock: "ledger", Fence: 9, Owner: "a"}).StatusCode, 412)
+		equal(t, "requests that are still active", len(g.active), 0)
 	})
 }
 
@@ -262,13 +248,9 @@ func TestALaterRequestCutsOffAnUnfinishedOne(t *testing.T) {
 	}
 	<-reading
 	r, err := post(8, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = r.Body.Close()
-	if r.StatusCode != http.StatusOK {
-		t.Error(r.Status)
-	}
+	equal(t, "the answer", r.StatusCode, http.StatusOK)
 	got := <-ends
 	var stale *StaleError
 	if got.read == nil || !errors.As(got.cause, &stale) || stale.Stamp.Fence != 7 || stale.Mark.Fence != 8 {
@@ -289,9 +271,7 @@ func TestAHandlerThatPanicsDoesNotBlockTheNext(t *testing.T) {
 		defer func() { _ = recover() }()
 		serve(h, t.Context(), Stamp{Lock: "ledger", Fence: 7, Owner: "a"})
 	}()
-	if r := serve(h, t.Context(), Stamp{Lock: "ledger", Fence: 8, Owner: "a"}); r.StatusCode != http.StatusOK {
-		t.Error(r.Status)
-	}
+	equal(t, "the answer", serve(h, t.Context(), Stamp{Lock: "ledger", Fence: 8, Owner: "a"}).StatusCode, http.StatusOK)
 }
 
 func TestRequestsForOtherLocksAreNotWaitedFor(t *testing.T) {
@@ -307,9 +287,7 @@ func TestRequestsForOtherLocksAreNotWaitedFor(t *testing.T) {
 			}
 		}
 	}))
-	if r := serve(h, t.Context(), Stamp{Lock: "one", Fence: 8, Owner: "a"}, "Which", "one"); r.StatusCode != http.StatusOK {
-		t.Error(r.Status)
-	}
+	equal(t, "the answer", serve(h, t.Context(), Stamp{Lock: "one", Fence: 8, Owner: "a"}, "Which", "one").StatusCode, http.StatusOK)
 }
 
 // testBody is a request's body that records whether it was closed.
@@ -335,9 +313,7 @@ func TestNothingIsSentUnlessTheLeaseIsHeld(t *testing.T) {
 	} {
 		b := &testBody{Reader: strings.NewReader("x")}
 		r, err := http.NewRequestWithContext(c.ctx, "POST", "http://127.0.0.1:0/", b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sender := &Transport{Base: sendFunc(func(*http.Request) (*http.Response, error) {
 			t.Errorf("%s: the request was sent", name)
 			return nil, io.EOF
@@ -402,5 +378,21 @@ func TestHostileOwnersAreEscapedInErrors(t *testing.T) {
 		if text := err.Error(); strings.ContainsAny(text, "\n\x1b\u202e") || !strings.Contains(text, "me\\n") {
 			t.Errorf("%s gets the error %q", who, text)
 		}
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// equal requires that what was got is what was wanted.
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v; want %v", what, got, want)
 	}
 }

@@ -134,15 +134,11 @@ func FuzzStamp(f *testing.F) {
 	f.Add(" ", uint64(1), "\t")
 	f.Fuzz(func(t *testing.T, lock string, fence uint64, owner string) {
 		r, err := http.NewRequest("GET", "http://server/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sent := Stamp{Lock: lock, Fence: fence, Owner: owner}
 		sent.write(r.Header)
 		var wire bytes.Buffer
-		if err := r.Write(&wire); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Write(&wire))
 		got, err := http.ReadRequest(bufio.NewReader(&wire))
 		if err != nil {
 			t.Fatalf("%+v makes an invalid request: %v", sent, err)

@@ -50,9 +50,7 @@ func start(t *testing.T, l *holdfast.Lock) <-chan *holdfast.Lease {
 
 func release(t *testing.T, l *holdfast.Lease) {
 	t.Helper()
-	if err := l.Release(context.Background()); err != nil {
-		t.Errorf("Release: %v", err)
-	}
+	wantErr(t, "Release", l.Release(context.Background()), nil)
 }
 
 // lost checks why a lease has ended.
@@ -168,9 +166,7 @@ func TestPartition(t *testing.T) {
 	bubble(t, func(t *testing.T, one, other *holdfasttest.Client) {
 		lease := acquire(t, one.Mutex("a"))
 		heal := one.Partition()
-		if _, err := one.Mutex("b").Acquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
-			t.Errorf("Acquire: %v", err)
-		}
+		wantErr(t, "Acquire", errOf(one.Mutex("b").Acquire(t.Context())), holdfast.ErrUnavailable)
 		next := acquire(t, other.Mutex("a")) // when the lease has expired
 		lost(t, lease, holdfast.LossUnreachable)
 		heal()
@@ -208,9 +204,7 @@ func TestLoseReplies(t *testing.T) {
 	bubble(t, func(t *testing.T, one, other *holdfasttest.Client) {
 		lease := acquire(t, one.Mutex("a"))
 		end := one.LoseReplies()
-		if _, err := one.Mutex("b").Acquire(t.Context()); !errors.Is(err, holdfast.ErrAmbiguous) {
-			t.Errorf("Acquire: %v", err)
-		}
+		wantErr(t, "Acquire", errOf(one.Mutex("b").Acquire(t.Context())), holdfast.ErrAmbiguous)
 		if _, err := other.Mutex("b").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("nobody has the lock that was granted without a reply: %v", err)
 		}
@@ -293,15 +287,11 @@ func TestRestartInStrictMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, strict := holdfasttest.Run(t), &holdfast.Config{Strict: true}
 		one, other := srv.NewClient(t, strict), srv.NewClient(t, strict)
-		if err := inspect.New(one.Client).Admit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, inspect.New(one.Client).Admit(t.Context()))
 		lease := acquire(t, one.Mutex("a"))
 		began := time.Now()
 		srv.Restart(false)
-		if _, err := other.Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
-			t.Errorf("TryAcquire: %v", err)
-		}
+		wantErr(t, "TryAcquire", errOf(other.Mutex("a").TryAcquire(t.Context())), holdfast.ErrQuarantine)
 		next := acquire(t, other.Mutex("a"))
 		if took := time.Since(began); took < time.Minute {
 			t.Errorf("it is granted after %s", took)
@@ -314,9 +304,7 @@ func TestRestartInStrictMode(t *testing.T) {
 // A server that listens keeps its address, and serves old clients and new ones.
 func TestRestartOfAServerThatListens(t *testing.T) {
 	srv, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(srv.Close)
 	addr := srv.Addr()
 	c := srv.NewClient(t, nil)
@@ -355,3 +343,21 @@ func TestInRealTime(t *testing.T) {
 	}
 	acquire(t, c.Mutex("a"))
 }
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantErr requires that err matches target, or is nil if target is nil.
+func wantErr(t testing.TB, what string, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: %v; want %v", what, err, target)
+	}
+}
+
+func errOf[T any](_ T, err error) error { return err }

@@ -27,9 +27,7 @@ func connected(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, conn
 			synctest.Test(t, func(t *testing.T) {
 				srv := holdfasttest.Run(t)
 				conn, err := dial(t, srv)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer conn.Close()
 				f(t, srv, conn)
 			})
@@ -45,9 +43,7 @@ func TestRequestsBeforeTheirReplies(t *testing.T) {
 		_ = conn.SetDeadline(time.Now().Add(time.Second))
 		const n = 1000
 		for range n {
-			if _, err := io.WriteString(conn, ping); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(io.WriteString(conn, ping)))
 		}
 		replies := make([]byte, n*len("+PONG\r\n"))
 		if _, err := io.ReadFull(conn, replies); err != nil || string(replies) != strings.Repeat("+PONG\r\n", n) {
@@ -59,23 +55,15 @@ func TestRequestsBeforeTheirReplies(t *testing.T) {
 // A subscriber that reads nothing holds up nobody.
 func TestASubscriberThatReadsNothing(t *testing.T) {
 	connected(t, func(t *testing.T, srv *holdfasttest.Server, conn net.Conn) {
-		if _, err := io.WriteString(conn, "*2\r\n$9\r\nSUBSCRIBE\r\n$4\r\nnews\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(io.WriteString(conn, "*2\r\n$9\r\nSUBSCRIBE\r\n$4\r\nnews\r\n")))
 		publisher, err := srv.Dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer publisher.Close()
 		_ = publisher.SetDeadline(time.Now().Add(time.Second))
 		reply := make([]byte, len(":1\r\n"))
 		for range 100 {
-			if _, err := io.WriteString(publisher, "*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n$1\r\nx\r\n"); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.ReadFull(publisher, reply); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(io.WriteString(publisher, "*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n$1\r\nx\r\n")))
+			must(t, errOf(io.ReadFull(publisher, reply)))
 		}
 	})
 }
@@ -97,23 +85,15 @@ func TestDeadlines(t *testing.T) {
 		time.AfterFunc(time.Second, func() { _ = conn.SetReadDeadline(begun.Add(3 * time.Second)) })
 		wait(3 * time.Second)
 		_ = conn.SetDeadline(begun)
-		if _, err := io.WriteString(conn, ping); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("Write: %v", err)
-		}
+		wantErr(t, "Write", errOf(io.WriteString(conn, ping)), os.ErrDeadlineExceeded)
 		_ = conn.SetDeadline(time.Time{})
-		if _, err := io.WriteString(conn, ping); err != nil {
-			t.Errorf("Write: %v", err)
-		}
+		wantErr(t, "Write", errOf(io.WriteString(conn, ping)), nil)
 		reply := make([]byte, 100)
 		if n, err := conn.Read(reply); err != nil || string(reply[:n]) != "+PONG\r\n" {
 			t.Errorf("Read: %q, %v", reply[:n], err)
 		}
 		_ = conn.Close()
-		if _, err := conn.Read(reply); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Read: %v", err)
-		}
-		if _, err := conn.Write(reply); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Write: %v", err)
-		}
+		wantErr(t, "Read", errOf(conn.Read(reply)), net.ErrClosed)
+		wantErr(t, "Write", errOf(conn.Write(reply)), net.ErrClosed)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"path"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,53 +34,6 @@ func newClient(t *testing.T) *holdfast.Client {
 	return c
 }
 
-func acquire(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
-	t.Helper()
-	lease, err := l.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lease.Release(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return lease
-}
-
-func TestListAndGet(t *testing.T) {
-	t.Parallel()
-	c, other := newClient(t), newClient(t)
-	mutex := acquire(t, c.Mutex("orders/1"))
-	acquire(t, c.Mutex("orders/2/a"))
-	acquire(t, c.Semaphore("slots", 3).Permits(2))
-	acquire(t, other.Mutex("orders/3"))
-	in := inspect.New(c)
-	for pattern, want := range map[string][]string{"": {"orders/1", "orders/2/a", "slots"}, "orders/*": {"orders/1"}, "*": {"slots"}, "nothing": nil} {
-		var got []string
-		for s, err := range in.List(t.Context(), pattern) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, s.Name)
-		}
-		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			t.Errorf("%q lists %q, want %q", pattern, got, want)
-		}
-	}
-	s, err := in.Get(t.Context(), "orders/1")
-	if h, held := s.Holder(); err != nil || !held || s.Kind != holdfast.KindMutex || h.Identity != "me" || h.Grant == "" || h.Fence != 0 && h.Fence != mutex.Fence() {
-		t.Errorf("Get: %+v, %v", s, err)
-	}
-	if s, err = in.Get(t.Context(), "slots"); err != nil || s.Kind != holdfast.KindSemaphore || s.Limit != 3 || s.Holders[0].Permits != 2 {
-		t.Errorf("Get: %+v, %v", s, err)
-	}
-	if s, err = in.Get(t.Context(), "free"); err != nil || s.Kind != "" || s.Held() || s.Name != "free" {
-		t.Errorf("Get of a free lock: %+v, %v", s, err)
-	}
-}
-
 func TestBadArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	in := inspect.New(newClient(t))
@@ -92,31 +44,6 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 	}
 	if _, err := in.Get(t.Context(), "a\nb"); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("Get: %v", err)
-	}
-}
-
-// Without a pattern, locks are watched whose names no pattern of one * matches.
-func TestWatchSeesAllLocks(t *testing.T) {
-	t.Parallel()
-	c := newClient(t)
-	for _, name := range []string{"plain", "orders/1", "orders/2/a"} {
-		acquire(t, c.Mutex(name))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	seen := map[string]inspect.EventType{}
-	for e, err := range inspect.New(c).Watch(ctx, "") {
-		if err != nil {
-			t.Fatalf("%v; seen until then: %v", err, seen)
-		}
-		if seen[e.Status.Name] = e.Type; len(seen) == 3 {
-			break
-		}
-	}
-	for name, what := range seen {
-		if what != inspect.EventPresent {
-			t.Errorf("%s: %s", name, what)
-		}
 	}
 }
 

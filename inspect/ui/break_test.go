@@ -30,9 +30,7 @@ func TestNothingIsBrokenUnlessItIsAllowed(t *testing.T) {
 	p := newLocks()
 	h := newTestHandler(t, p, nil)
 	for _, verb := range []string{"break", "revoke"} {
-		if w := demand(h, verb, goodOrder, nil); w.Code != http.StatusForbidden {
-			t.Errorf("%s: %d", verb, w.Code)
-		}
+		equal(t, verb, demand(h, verb, goodOrder, nil).Code, http.StatusForbidden)
 	}
 	if len(p.did) > 0 {
 		t.Errorf("%q", p.did)
@@ -90,9 +88,7 @@ func TestWhoOrderedItIsOnRecord(t *testing.T) {
 	p := newLocks()
 	h := newTestHandler(t, p, &Options{AllowBreak: true, Authenticate: func(string, string) bool { return true }})
 	w := demand(h, "revoke", goodOrder, func(r *http.Request) { r.SetBasicAuth("ann", "x") })
-	if said := w.Body.String(); said != `{"grant":"k3v9x2ab"}`+"\n" {
-		t.Errorf("the answer is %s", said)
-	}
+	equal(t, "the answer", w.Body.String(), `{"grant":"k3v9x2ab"}`+"\n")
 	if len(p.did) != 1 || p.did[0] != "revoke orders/1 k3v9x2ab ann: hung" {
 		t.Errorf("%q", p.did)
 	}

@@ -180,9 +180,7 @@ func TestEveryAnswerHasTheHeadersThatGuardIt(t *testing.T) {
 		{"GET", "/assets/", 404}, {"GET", "/assets/../ui.go", 404}, {"GET", "/other", 404}, {"POST", "/", 405}, {"POST", "/list", 405}, {"POST", "/break", 403},
 	} {
 		w := ask(h, c.method, "http://localhost"+c.path, nil)
-		if w.Code != c.code {
-			t.Errorf("%s %s: %d, want %d", c.method, c.path, w.Code, c.code)
-		}
+		equal(t, c.method+" "+c.path, w.Code, c.code)
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
 				"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
@@ -235,15 +233,11 @@ func TestOnlyAllowedHostsAreServed(t *testing.T) {
 			if code == 200 && path != "/" {
 				continue
 			}
-			if w := ask(h, "GET", "http://x"+path, func(r *http.Request) { r.Host = host }); w.Code != code {
-				t.Errorf("%q %s: %d, want %d", host, path, w.Code, code)
-			}
+			equal(t, path, ask(h, "GET", "http://x"+path, func(r *http.Request) { r.Host = host }).Code, code)
 		}
 	}
 	any := newTestHandler(t, newLocks(), &Options{Hosts: []string{"*"}})
-	if w := ask(any, "GET", "http://anything.example/", nil); w.Code != 200 {
-		t.Errorf("%d", w.Code)
-	}
+	equal(t, "the answer for any host", ask(any, "GET", "http://anything.example/", nil).Code, 200)
 }
 
 func TestUsersAreAskedForTheirPasswords(t *testing.T) {
@@ -268,9 +262,7 @@ func TestAPrefixIsPartOfEveryPath(t *testing.T) {
 		"/ops/locks": 301, "/ops/locks/": 200, "/ops/locks/assets/app.js": 200, "/ops/locks/metrics": 200, "/": 404, "/ops/locksmith": 404, "/assets/app.js": 404,
 	} {
 		w := ask(h, "GET", "http://localhost"+path, nil)
-		if w.Code != code {
-			t.Errorf("%s: %d, want %d", path, w.Code, code)
-		}
+		equal(t, path, w.Code, code)
 		if code == 301 && w.Header().Get("Location") != "locks/" { // relative, for proxies
 			t.Errorf("%s leads to %q", path, w.Header().Get("Location"))
 		}
@@ -281,8 +273,6 @@ func TestAClosedHandlerServesNobody(t *testing.T) {
 	h := newTestHandler(t, newLocks(), nil)
 	h.Close()
 	for _, path := range []string{"/", "/list"} {
-		if w := ask(h, "GET", "http://localhost"+path, nil); w.Code != http.StatusServiceUnavailable {
-			t.Errorf("%s: %d", path, w.Code)
-		}
+		equal(t, path, ask(h, "GET", "http://localhost"+path, nil).Code, http.StatusServiceUnavailable)
 	}
 }

@@ -287,3 +287,5 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 		}
 	})
 }
+
+func errOf[T any](_ T, err error) error { return err }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
@@ -83,23 +82,44 @@ func testAMasterThatHangs(t *testing.T, n int, option kind.Option) {
 	})
 }
 
-// Renewals that go together do so at the start of a slot, on average after a third of the TTL.
-func TestRenewalsFallIntoSlots(t *testing.T) {
-	c := open(t, &fake{holders: map[string]string{}}, nil)
-	defer func() { _ = c.Close(t.Context()) }()
-	lease := take(t, c.Mutex("m"))
-	defer func() { _ = lease.Release(t.Context()) }()
-	const n, ttl = 10_000, 48 * time.Second
-	var sum time.Duration
-	for i := range n {
-		sent := clock.Awake().Add(time.Duration(i) * 7 * time.Millisecond)
-		at := lease.(*holdLease).g.renewalAfter(sent, ttl)
-		if off := (at.Mono - c.epoch) % time.Second; off != 0 {
-			t.Fatalf("a renewal is %s after the start of a slot", off)
+// refusing is a master that refuses batches of renewals while it hangs.
+type refusing struct{ *cluster }
+
+func (d refusing) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == "batch_renew" && d.hangs.Load() {
+		return "", driver.ReplyError("NOPERM no renewals of several")
+	}
+	return d.cluster.Run(ctx, call)
+}
+
+// While a master hangs, each lease has at most one renewal queued: once it is sent it does as much
+// as many would.
+func TestALeaseHasOneRenewalInTheQueue(t *testing.T) {
+	server := func() *cluster { return &cluster{fake: fake{holders: map[string]string{}}} }
+	t.Run("renewed by itself", func(t *testing.T) { testOneRenewalInTheQueue(t, server(), kind.MaxHold(time.Hour)) })
+	t.Run("refused together", func(t *testing.T) { testOneRenewalInTheQueue(t, refusing{server()}, kind.Renew(true)) })
+}
+
+func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option kind.Option) {
+	server, ok := d.(*cluster)
+	if !ok {
+		server = d.(refusing).cluster
+	}
+	bubble(t, func(t *testing.T) {
+		c := open(t, d, nil)
+		const n, ttl = 4 * maxRenewing, 30 * time.Second
+		leases := takeAll(t, n, func(i int) Lock { return c.Mutex(fmt.Sprint("a", i), kind.TTL(ttl), option) })
+		server.hangs.Store(true)
+		singles, most := &c.serverOf(leases[0].(*holdLease).g.l).renewers, 0
+		for range ttl / (100 * time.Millisecond) {
+			time.Sleep(100 * time.Millisecond)
+			most = max(most, singles.Waiting())
 		}
-		sum += at.Sub(sent)
-	}
-	if mean := sum / n; (mean - ttl/3).Abs() > 100*time.Millisecond {
-		t.Errorf("on average renewals come after %s", mean)
-	}
+		if most < n-maxRenewing || most > n {
+			t.Errorf("%d renewals of %d leases were queued; want at least %d, and at most one for each lease", most, n, n-maxRenewing)
+		}
+		server.hangs.Store(false)
+		releaseAll(leases)
+		wantErr(t, "Close", c.Close(t.Context()), nil)
+	})
 }

@@ -82,9 +82,7 @@ func TestAnAcquireNeedsASmallStack(t *testing.T) {
 	}
 
 	held := c.Mutex("held")
-	if _, err := held.AcquireBy(ctx, time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(held.AcquireBy(ctx, time.Time{})))
 	wq := held.queue()
 	defer wq.unref()
 	waiting := measure(func(int) {

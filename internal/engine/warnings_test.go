@@ -83,9 +83,7 @@ func TestWarnsOfPolling(t *testing.T) {
 				client := open(t, server, &lock.Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
 				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 				defer cancel()
-				if _, err := client.Mutex("a").AcquireBy(ctx, time.Time{}); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("Acquire: %v", err)
-				}
+				wantErr(t, "Acquire", errOf(client.Mutex("a").AcquireBy(ctx, time.Time{})), context.DeadlineExceeded)
 				wantErr(t, "Close", client.Close(t.Context()), nil)
 				expectWarning(t, withoutOutages(said.String()), c.want)
 			})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,10 +90,8 @@ func within(t *testing.T, d driver.Driver, f func(t *testing.T, w *world)) {
 }
 
 var (
-	loading    = driver.ReplyError("LOADING Redis is loading the dataset in memory")
-	denied     = driver.ReplyError("NOPERM this user has no permissions")
-	errNoRoute = fmt.Errorf("%w: no route", driver.ErrNotSent)
-	errBroken  = errors.New("connection reset")
+	loading   = driver.ReplyError("LOADING Redis is loading the dataset in memory")
+	errBroken = errors.New("connection reset")
 )
 
 // failing answers n calls with err, and then with a reply.
@@ -109,43 +108,6 @@ func failing(n int, err error) func(int) (string, error) {
 func word(a Answer) string {
 	first, _, _ := strings.Cut(a.Text, " ")
 	return first
-}
-
-func TestDoRepeatsWhatMayPass(t *testing.T) {
-	for what, c := range map[string]struct {
-		err        error
-		unanswered bool
-	}{
-		"a server that loads":     {loading, false},
-		"nothing that was sent":   {errNoRoute, false},
-		"a connection that broke": {errBroken, true},
-	} {
-		f := &fake{answer: failing(3, c.err)}
-		within(t, f, func(t *testing.T, w *world) {
-			var met []error
-			a, unanswered, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a", Met: func(err error) { met = append(met, err) }})
-			if err != nil || word(a) != "done" || unanswered != c.unanswered {
-				t.Errorf("%s: %v, unanswered %v, %v", what, word(a), unanswered, err)
-			}
-			if len(met) != 3 || f.calls != 4 {
-				t.Errorf("%s: %d attempts, of which %d met something", what, f.calls, len(met))
-			}
-		})
-	}
-}
-
-func TestDoReturnsWhatDoesNotPass(t *testing.T) {
-	f := &fake{answer: failing(1, denied)}
-	within(t, f, func(t *testing.T, w *world) {
-		_, unanswered, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a"})
-		if KindOf(err) != ErrPermission || unanswered || f.calls != 1 {
-			t.Errorf("%v, unanswered %v, after %d calls", err, unanswered, f.calls)
-		}
-		var failure *Failure
-		if !errors.As(err, &failure) || failure.Name != "a" || failure.Server != "fake:1" || failure.Code() != "NOPERM" {
-			t.Errorf("%#v", failure)
-		}
-	})
 }
 
 // The last try comes at the end of RetryTimeout.
@@ -205,26 +167,6 @@ func TestOnlyReleasesAreRepeatedWhileTheClientCloses(t *testing.T) {
 	})
 }
 
-// A command's own timeout is no end of the caller's context.
-func TestACommandThatHangsIsGivenUp(t *testing.T) {
-	f := &fake{}
-	within(t, f, func(t *testing.T, w *world) {
-		hang := make(chan struct{})
-		f.answer = func(call int) (string, error) {
-			if call == 1 {
-				<-hang
-			}
-			return "done 1700000000000000", nil
-		}
-		began := time.Now()
-		_, unanswered, err := w.Do(t.Context(), Request{Op: "acquire", Name: "a"})
-		if took := time.Since(began); err != nil || !unanswered || took < 2*time.Second || took > 2100*time.Millisecond {
-			t.Errorf("after %s: %v, unanswered %v", took, err, unanswered)
-		}
-		close(hang)
-	})
-}
-
 func TestScriptsThatClearAwayAreSentAgain(t *testing.T) {
 	f := &fake{answer: func(call int) (string, error) {
 		if call < 5 {
@@ -258,40 +200,6 @@ func TestWhatWasAchievedHasToBeConfirmed(t *testing.T) {
 	}
 }
 
-// Whoever comes while the server is being reached shares what becomes of that, under the name of its own lock.
-func TestConnectIsShared(t *testing.T) {
-	f := &fake{probe: func(ctx context.Context, n int) error {
-		time.Sleep(time.Second)
-		return errBroken
-	}}
-	within(t, f, func(t *testing.T, w *world) {
-		began := time.Now()
-		var all sync.WaitGroup
-		for _, name := range []string{"a", "b", "c"} {
-			all.Go(func() {
-				err := w.Connect(t.Context(), name)
-				var failure *Failure
-				if !errors.As(err, &failure) || failure.Name != name || failure.Op != OpReach {
-					t.Errorf("%s: %v", name, err)
-				}
-			})
-		}
-		all.Wait()
-		if took := time.Since(began); took > 4*time.Second {
-			t.Errorf("three callers took %s: they tried one after the other", took)
-		}
-		f.probe = nil
-		f.info = driver.ServerInfo{Server: "valkey", Version: "9.0.0", Cluster: true}
-		if err := w.Connect(t.Context(), "a"); err != nil || !w.InCluster() || !w.DeletesIfEqual.Load() || w.Time(3) == 0 {
-			t.Errorf("%v, %+v, native %v, its clock %d", err, w.Info(), w.DeletesIfEqual.Load(), w.Time(3))
-		}
-		probes := f.probes
-		if err := w.Connect(t.Context(), "a"); err != nil || f.probes != probes {
-			t.Errorf("a server that is known was probed again: %v", err)
-		}
-	})
-}
-
 func TestConnectRefusesWhatIsUnfit(t *testing.T) {
 	f := &fake{info: driver.ServerInfo{Server: "redis", Version: "6.2.1"}}
 	within(t, f, func(t *testing.T, w *world) {
@@ -321,37 +229,6 @@ func TestTheServersClock(t *testing.T) {
 	})
 }
 
-func TestLimiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var tasks Tasks
-		l := Limiter{Tasks: &tasks, Most: 2}
-		var order []int
-		var mu sync.Mutex
-		for i := range 5 {
-			l.Run(func() {
-				mu.Lock()
-				order = append(order, i)
-				mu.Unlock()
-				time.Sleep(time.Second)
-			})
-		}
-		synctest.Wait()
-		if len(order) != 2 || l.Waiting() != 3 {
-			t.Errorf("%v run, and %d wait; want two and three", order, l.Waiting())
-		}
-		began := time.Now()
-		tasks.Wait()
-		if took := time.Since(began); took != 3*time.Second || len(order) != 5 || !tasks.None() {
-			t.Errorf("after %s: %v", took, order)
-		}
-		for i, n := range order[2:] {
-			if n != i+2 {
-				t.Errorf("they ran in the order %v", order)
-			}
-		}
-	})
-}
-
 // A request that its caller gave up before it was sent does not count as unanswered.
 func TestWhatWasGivenUpBeforeItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -366,4 +243,137 @@ func TestWhatWasGivenUpBeforeItWasSent(t *testing.T) {
 			t.Errorf("unanswered: %t, %v", unanswered, err)
 		}
 	})
+}
+
+func TestOldServersAreRefused(t *testing.T) {
+	for _, s := range []struct {
+		server, version string
+		ok              bool
+	}{
+		{"redis", "7.0.0", true},
+		{"redis", "7.0.15", true},
+		{"redis", "8.2.1", true},
+		{"redis", "10.0.0", true},
+		{"redis", "6.2.14", false},
+		{"redis", "2.8", false},
+		{"valkey", "7.2.4", true},
+		{"valkey", "9.0.0", true},
+		{"valkey", "7.1.9", false},
+		{"something else", "1.0", true}, // says nothing of what it can do
+		{"redis", "unstable", true},
+	} {
+		err := supported(driver.ServerInfo{Server: s.server, Version: s.version})
+		if (err == nil) != s.ok {
+			t.Errorf("%s %s: %v", s.server, s.version, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), s.version) {
+			t.Errorf("the error does not name the version: %v", err)
+		}
+	}
+}
+
+func TestWhichServersHaveDelifeq(t *testing.T) {
+	for _, s := range []struct {
+		server, version string
+		has             bool
+	}{
+		{"valkey", "9.0.0", true},
+		{"valkey", "9.1.2", true},
+		{"valkey", "10.0", true},
+		{"valkey", "8.1.4", false},
+		{"valkey", "unstable", false},
+		{"valkey", "", false},
+		{"redis", "9.0.0", false},
+		{"", "9.0.0", false},
+	} {
+		is, known := isAsNew(driver.ServerInfo{Server: s.server, Version: s.version}, delifeq)
+		equal(t, s.server+" "+s.version, is && known, s.has)
+	}
+}
+
+// watched returns a server, and counters of how often it was lost and found.
+func watched(f *fake) (s *Server, lost, found *atomic.Int32) {
+	lost, found = new(atomic.Int32), new(atomic.Int32)
+	s = New(f, Config{
+		CommandTimeout: time.Second, RetryTimeout: 10 * time.Second, Tasks: &Tasks{}, Closing: make(chan struct{}),
+		Lost: func(error) { lost.Add(1) }, Found: func(time.Duration) { found.Add(1) },
+	})
+	return s, lost, found
+}
+
+// send sends a request that takes this long and ends with err.
+func send(s *Server, took time.Duration, err error) {
+	_, _ = Try(context.Background(), s, time.Second, func(ctx context.Context) (int, error) {
+		return shielded(ctx, s, func(context.Context) (int, error) {
+			time.Sleep(took)
+			return 0, err
+		})
+	})
+}
+
+func TestAServerIsNotLostWhileItAnswersOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, lost, found := watched(&fake{})
+		for range 10 {
+			go send(s, 900*time.Millisecond, errBroken)
+			time.Sleep(500 * time.Millisecond)
+			send(s, 0, nil)
+		}
+		time.Sleep(time.Minute)
+		send(s, 0, errBroken) // once, as when an idle connection was closed
+		send(s, 0, nil)
+		send(s, 0, errBroken)
+		synctest.Wait()
+		if lost.Load() != 0 || found.Load() != 0 {
+			t.Errorf("it was lost %d times", lost.Load())
+		}
+	})
+}
+
+func TestNothingIsSentAgainOnceTheClientIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, _ := watched(&fake{})
+		closed := fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrClientClosed)
+		tries := 0
+		_, unanswered, err := Persist(t.Context(), s, "acquire", "a", time.Time{}, func(context.Context) (int, error) {
+			tries++
+			return 0, closed
+		})
+		if tries != 1 || unanswered || KindOf(err) != ErrClientClosed || !RefusesAll(err) {
+			t.Errorf("%d tries, unanswered: %t, %v", tries, unanswered, err)
+		}
+	})
+}
+
+// Wait does not miss the end of the last task, even if that began while it waited, or ends just when it begins to wait.
+func TestWaitReturnsAfterTheLastTask(t *testing.T) {
+	var tasks Tasks
+	var ended atomic.Int64
+	for n := range int64(10_000) {
+		tasks.Begin()
+		go func() {
+			tasks.Run(func() { ended.Add(1) })
+			ended.Add(1)
+			tasks.End()
+		}()
+		tasks.Wait()
+		if got := ended.Load(); got != 2*(n+1) || !tasks.None() {
+			t.Fatalf("%d of %d tasks have ended", got, 2*(n+1))
+		}
+	}
+}
+
+// unlike is a Connector that cannot be compared, and says that it is itself.
+type unlike struct {
+	driver.Driver
+	driver.Connector
+	_ []int
+}
+
+func (u unlike) Connects() driver.Driver { return u }
+
+func TestADriverThatCannotBeComparedHasNoPipe(t *testing.T) {
+	if p := New(unlike{}, Config{}).Pipe("k"); p != nil {
+		t.Errorf("%v", p)
+	}
 }

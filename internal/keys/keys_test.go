@@ -11,9 +11,7 @@ import (
 func newSpace(t *testing.T) Space {
 	t.Helper()
 	s, err := NewSpace("holdfast:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -34,16 +32,12 @@ func TestRecordsShareNoKeys(t *testing.T) {
 	var all []Set
 	for _, name := range []string{"a", "a}:once:x{b", "a}:once:b", "{a", "{a}", "a}:key", "a}:once"} {
 		k, err := s.Name(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, k)
 	}
 	for _, key := range []string{"a", "c:once:x", "{o}", "{o}:once", "{o}:once:x", "{o}:once:once", "b:{o}", "once:b:{o}"} {
 		k, err := s.Exact(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, k)
 	}
 	for _, k := range all {
@@ -141,9 +135,7 @@ func FuzzKeys(f *testing.F) {
 // Redisson's RedissonObject.prefixName puts the name in braces unless it contains one.
 func TestRedisson(t *testing.T) {
 	s, err := NewSpace("p:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, channel := range map[string]string{
 		"orders":    "redisson_lock__channel:{orders}",
 		"{order}:1": "redisson_lock__channel:{order}:1",
@@ -178,9 +170,7 @@ func TestRedisson(t *testing.T) {
 func TestFind(t *testing.T) {
 	for _, prefix := range []string{"holdfast:", "p", "key:", "a[b*:"} {
 		s, err := NewSpace(prefix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		finds := func(key, want string) {
 			t.Helper()
 			if lock, ok := s.Find(key); lock != want || !ok {
@@ -207,9 +197,7 @@ func TestFind(t *testing.T) {
 		}
 		for _, exact := range []string{"a", "lock:a", "{order}:1", "x{order}:1", "a{b", "key:{order}:1", "a:q"} {
 			k, err := s.Exact(exact)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			finds(k.Queue, exact)
 			finds(k.For("redisson").Queue, exact)
 			if got, is := s.NameOf(exact); got != exact || !is {
@@ -245,5 +233,13 @@ func TestTag(t *testing.T) {
 				t.Errorf("Tag(%d) = %q, want %q", slot, got, tag)
 			}
 		}
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -110,34 +110,6 @@ func TestMessagesAreHandledUntilTheNotifierIsClosed(t *testing.T) {
 	})
 }
 
-func TestAnIdleSubscriptionIsClosed(t *testing.T) {
-	for _, c := range []struct {
-		idle   time.Duration
-		listen func(s *server) *Listener
-	}{
-		{idleClient, func(s *server) *Listener { return s.Hear(channel, func(string) {}, ignore) }},
-		{idleLock, func(s *server) *Listener { return s.Watch(channel, "", ignore) }},
-		{idleLock, func(s *server) *Listener {
-			return s.Hear(Channel{Name: "c", Sharded: true}, func(string) {}, ignore)
-		}},
-	} {
-		bubble(t, func(t *testing.T, s *server) {
-			c.listen(s).Leave()
-			time.Sleep(c.idle - time.Millisecond)
-			again := c.listen(s)
-			time.Sleep(time.Hour)
-			expect(t, "open with a listener", s.count(), 1)
-			again.Leave()
-			time.Sleep(c.idle - time.Millisecond)
-			expect(t, "open while idle", s.count(), 1)
-			time.Sleep(2 * time.Millisecond)
-			expect(t, "open after the idle time", s.count(), 0)
-			expect(t, "HasNone", s.HasNone(), true)
-			expect(t, "openings", s.opened, 1)
-		})
-	}
-}
-
 func TestAwaitUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
 		l := s.Watch(channel, "", ignore)
@@ -177,33 +149,6 @@ func TestAnInterruptionMayLoseMessages(t *testing.T) {
 	})
 }
 
-// The subscription is reopened once for all listeners that notice after the same confirmation. After three times the
-// listeners poll until it is tried again.
-func TestListenersPollWhenTheServerDoesNotHaveTheSubscription(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server) {
-		a, b := s.Hear(channel, func(string) {}, ignore), s.Hear(channel, func(string) {}, ignore)
-		s.open[0].Up()
-		for n := 1; n <= maxUnheard; n++ {
-			expect(t, "polls", a.Polls(), false)
-			seen := a.Confirmations()
-			a.NotHeard(seen)
-			b.NotHeard(seen)
-			expect(t, "openings", s.opened, 1+n)
-			expect(t, "open subscriptions", s.count(), 1)
-			s.open[0].Up()
-			b.NotHeard(seen)
-			expect(t, "openings after a late notice", s.opened, 1+n)
-		}
-		expect(t, "polls after three openings", a.Polls() && b.Polls(), true)
-		time.Sleep(30*time.Second - time.Millisecond)
-		expect(t, "polls before Retry has passed", a.Polls(), true)
-		time.Sleep(2 * time.Millisecond)
-		expect(t, "polls after Retry", a.Polls(), false)
-		a.Heard()
-		expect(t, "polls after Heard", a.Polls(), false)
-	})
-}
-
 // After an interruption that the Notifier did not cause, the subscription may be on a server that has it.
 func TestAnInterruptionResetsTheCount(t *testing.T) {
 	bubble(t, func(t *testing.T, s *server) {
@@ -217,20 +162,6 @@ func TestAnInterruptionResetsTheCount(t *testing.T) {
 		s.open[0].Down(errors.New("interrupted"))
 		s.open[0].Up()
 		expect(t, "polls after an interruption", l.Polls(), false)
-	})
-}
-
-func TestListenersPollWhileTheSubscriptionIsNotConfirmed(t *testing.T) {
-	bubble(t, func(t *testing.T, s *server) {
-		l := s.Hear(channel, func(string) {}, ignore)
-		time.Sleep(maxUnconfirmed - time.Millisecond)
-		expect(t, "polls before the limit", l.Polls(), false)
-		time.Sleep(time.Millisecond)
-		expect(t, "polls after the limit", l.Polls(), true)
-		s.open[0].Up()
-		expect(t, "polls once confirmed", l.Polls(), false)
-		s.open[0].Down(errDenied)
-		expect(t, "polls once refused", l.Polls(), true)
 	})
 }
 

@@ -697,9 +697,7 @@ func TestRepliesThatBreakTheConnection(t *testing.T) {
 					t.Errorf("%.20q: %v", reply, err)
 				}
 			}
-			if w.opened.Load() != 2 {
-				t.Errorf("%.20q: %d connections", reply, w.opened.Load())
-			}
+			equal(t, "connections", w.opened.Load(), 2)
 		})
 	}
 }
@@ -727,9 +725,7 @@ func TestRepliesInPieces(t *testing.T) {
 			}
 			equal(t, "a refusal", errOf(w.run(t.Context(), "FAIL")), error(driver.ReplyError("WRONGTYPE no")))
 		}
-		if w.opened.Load() != 1 {
-			t.Errorf("%d connections", w.opened.Load())
-		}
+		equal(t, "connections", w.opened.Load(), 1)
 	})
 }
 
@@ -759,9 +755,7 @@ func TestAServerThatIsNoMaster(t *testing.T) {
 			w.serves(t)
 		})
 		all.Wait()
-		if w.opened.Load() != 2 {
-			t.Errorf("%d connections", w.opened.Load())
-		}
+		equal(t, "connections", w.opened.Load(), 2)
 	})
 }
 
@@ -1007,6 +1001,8 @@ func TestAServerWithoutEXEC(t *testing.T) {
 }
 
 // Releases that leave together share a script, whose source is sent to a server that does not know it.
+//
+// Fault: SCRIPT FLUSH at any moment. The next release sends the script's source.
 func TestReleasesShareAScript(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		known, sources := false, 0

@@ -52,34 +52,6 @@ func (l *log) expect(t *testing.T, want ...string) {
 	}
 }
 
-func TestEntriesAreCalledAtTheirTimes(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
-		l := newLog()
-		for _, e := range []struct {
-			name string
-			in   time.Duration
-		}{{"late", time.Minute}, {"early", time.Second}, {"overdue", -time.Second}, {"middle", 1500 * time.Millisecond}} {
-			s.Set(new(Entry), l.began+e.in, l.event(e.name))
-		}
-		l.expect(t, "overdue at 0s")
-		time.Sleep(2 * time.Minute)
-		l.expect(t, "overdue at 0s", "early at 1s", "middle at 1.5s", "late at 1m0s")
-	})
-}
-
-func TestAnEarlierEntryWakesTheScheduler(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
-		l := newLog()
-		s.Set(new(Entry), l.began+500*time.Millisecond, l.event("first"))
-		synctest.Wait() // it sleeps until then
-		s.Set(new(Entry), l.began+100*time.Millisecond, l.event("earlier"))
-		s.Set(new(Entry), l.began+200*time.Millisecond, l.event("between"))
-		s.Set(new(Entry), l.began+700*time.Millisecond, l.event("later"))
-		time.Sleep(time.Second)
-		l.expect(t, "earlier at 100ms", "between at 200ms", "first at 500ms", "later at 700ms")
-	})
-}
-
 func TestSetReplacesAnEarlierSet(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
 		l := newLog()
@@ -128,21 +100,6 @@ func TestCloseDropsEntries(t *testing.T) {
 		l.expect(t)
 	})
 	new(Scheduler).Close() // never used
-}
-
-// Timers stop while the machine is suspended, but leases keep running out.
-func TestEntriesAreDueAfterASuspension(t *testing.T) {
-	bubble(t, func(t *testing.T, s *Scheduler, suspended *atomic.Int64) {
-		l := newLog()
-		s.Set(new(Entry), l.began+30*time.Minute, l.event("overslept"))
-		s.Set(new(Entry), l.began+90*time.Minute, l.event("still to come"))
-		time.Sleep(10*time.Minute + time.Millisecond)
-		suspended.Store(int64(time.Hour))
-		time.Sleep(time.Second) // the longest time between two checks
-		l.expect(t, "overslept at 10m1s")
-		time.Sleep(time.Hour)
-		l.expect(t, "overslept at 10m1s", "still to come at 30m0s")
-	})
 }
 
 // The scheduler checks its entries each second, so an entry that is due after the next check does not wake it, even if

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
@@ -88,6 +89,8 @@ func TestBarrierBreaks(t *testing.T) {
 		one, two := join(t, b, 3), join(t, b, 3)
 		dying := join(t, b, 3, holdfast.Identity("dying"), holdfast.TTL(6*time.Second), holdfast.NoRenew())
 		first := await(t.Context(), one)
+		waiting(t, b, "1")
+		expect.Err(t, "a second Await", expect.ErrOf(one.Await(t.Context())), holdfast.ErrInvalid)
 		broken(t, 1, "dying", true, first)
 		expect.Err(t, "the lease of a party that has died", dying.Lease().Err(), holdfast.ErrLost)
 		expect.Err(t, "Await of a party that has died", expect.ErrOf(dying.Await(t.Context())), holdfast.ErrLost)
@@ -102,8 +105,8 @@ func TestBarrierBreaks(t *testing.T) {
 		three := join(t, b, 3)
 		tripped(t, 3, await(t.Context(), one), await(t.Context(), two), await(t.Context(), three))
 		// Several parties leave at once: each of the others learns of the first phase that it missed.
-		backend.Release(t, two.Lease())
-		backend.Release(t, three.Lease())
+		expect.Err(t, "Leave", errors.Join(two.Leave(t.Context()), three.Leave(t.Context())), nil)
+		expect.Err(t, "the lease of a party that left", two.Lease().Err(), holdfast.ErrReleased)
 		first = await(t.Context(), one)
 		expect.Err(t, "Await", arrivals(t, first)[0].err, barrier.ErrBroken)
 		two, three = join(t, b, 3), join(t, b, 3)
@@ -152,23 +155,6 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 		backend.Release(t, one.Lease())
 		fourth := expect.Of(waiter.TryJoin(t.Context())).OK(t)
 		backend.Release(t, fourth.Lease())
-	})
-}
-
-// If the server loses a party's place, the party is told.
-func TestBarrierThatIsLost(t *testing.T) {
-	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
-		one, two := join(t, b, 3, holdfast.TTL(6*time.Second)), join(t, b, 3, holdfast.TTL(6*time.Second))
-		first := await(t.Context(), one)
-		waiting(t, b, "1")
-		b.Redis(t).Del(t.Context(), "holdfast:{b}")
-		for _, a := range arrivals(t, first, await(t.Context(), two)) {
-			expect.Err(t, "Await", a.err, holdfast.ErrLost)
-		}
-		for _, p := range []*barrier.Party{one, two} {
-			expect.Err(t, "the lease", p.Lease().Err(), holdfast.ErrLost)
-		}
-		b.Cleaned(t)
 	})
 }
 
@@ -227,5 +213,62 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 		expect.Err(t, "CountDown of a party that has died", dying.CountDown(t.Context()), holdfast.ErrLost)
 		expect.Err(t, "a late Wait", l.Wait(t.Context()), latch.ErrIncomplete)
 		expect.Of(l.Count(t.Context())).Is(t, "the count", 0)
+	})
+}
+
+// mustNotRun is a run that must not happen.
+func mustNotRun(t testing.TB) func(context.Context, *holdfast.Lease) (string, error) {
+	return func(context.Context, *holdfast.Lease) (string, error) {
+		t.Error("it runs again")
+		return "again", nil
+	}
+}
+
+// election returns the test's election, with a client of its own.
+func theElection(t testing.TB, b *backend.Backend, opts ...holdfast.MutexOption) *election.Election {
+	return election.New(b.Client(t, nil).Mutex("e", opts...))
+}
+
+// heard waits until somebody has subscribed to the announcements of leaders.
+func heard(t testing.TB, b *backend.Backend) {
+	t.Helper()
+	rdb := b.Redis(t)
+	backend.Eventually(t, "the watcher is subscribed", func() bool {
+		n, err := rdb.PubSubNumSub(t.Context(), "holdfast:c:w:holdfast:{e}").Result()
+		return err == nil && n["holdfast:c:w:holdfast:{e}"] > 0
+	})
+}
+
+func TestWatchSeesEveryChange(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		next := backend.Watch(t, theElection(t, b))
+		see := func(want string) {
+			t.Helper()
+			expect.Equal(t, "the leader", next(), want)
+		}
+		see("")
+		heard(t, b)
+		time.Sleep(20 * time.Millisecond) // for the look after the subscription
+		one := backend.Campaign(t.Context(), theElection(t, b, holdfast.Identity("one"), holdfast.TTL(time.Minute)))
+		one.Elected(t)
+		see("one")
+		two := backend.Campaign(t.Context(), theElection(t, b, holdfast.Identity("two"), holdfast.TTL(time.Minute)))
+		backend.Waiters(t, b.Client(t, nil).Mutex("e"), 1)
+		one.Answer <- nil
+		two.Elected(t)
+		see("two")
+		two.Answer <- nil
+		see("")
+		// A leader that crashes tells nobody.
+		backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Identity("three"), holdfast.NoRenew(), holdfast.TTL(6*time.Second)))
+		one = backend.Campaign(t.Context(), theElection(t, b, holdfast.Identity("four")))
+		one.Elected(t)
+		for got := next(); got != "four"; got = next() { // it may have seen the third
+			if got == "one" || got == "two" {
+				t.Fatalf("it sees %q lead again", got)
+			}
+		}
+		one.Answer <- nil
+		see("")
 	})
 }

@@ -4,7 +4,6 @@ package behaviour
 
 import (
 	"context"
-	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -26,6 +25,12 @@ func virtually(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
 	backend.Virtual(t, f)
 }
 
+// eachOf is backend.Each in a subtest.
+func eachOf(t *testing.T, what string, f func(t *testing.T, b *backend.Backend)) {
+	t.Helper()
+	t.Run(what, func(t *testing.T) { backend.Each(t, f) })
+}
+
 // async calls f in a goroutine, and returns where its result will be.
 func async[T any](f func() T) <-chan T {
 	over := make(chan T, 1)
@@ -38,14 +43,6 @@ func lasting(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// random returns random numbers for the nth goroutine of a test, the same in every run.
-func random(n int) *rand.Rand { return rand.New(rand.NewPCG(uint64(n), 0)) }
-
-// upTo returns a random duration below most.
-func upTo(most time.Duration, r *rand.Rand) time.Duration {
-	return time.Duration(r.Int64N(int64(most)))
 }
 
 // queue acquires the lock in a goroutine, and returns when that many processes wait on the server.

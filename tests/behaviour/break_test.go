@@ -55,55 +55,53 @@ func recorded(t testing.TB, in *inspect.Inspector, name string) (all []inspect.B
 func TestBreak(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {
-		t.Run(kind, func(t *testing.T) {
-			backend.Each(t, func(t *testing.T, b *backend.Backend) {
-				ttl := holdfast.TTL(time.Hour)
-				c, other := b.Client(t, &holdfast.Config{Identity: "hung"}), b.Client(t, &holdfast.Config{Identity: "next"})
-				in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
-				l := lock(c, ttl)
-				lease := backend.Acquire(t, l)
-				got := make(chan *holdfast.Lease, 1)
-				go func() {
-					lease, err := next(kind, other, ttl).Acquire(t.Context())
-					expect.Err(t, "the waiter", err, nil)
-					got <- lease
-				}()
-				backend.Eventually(t, "somebody waits", func() bool {
-					s, err := l.Status(t.Context())
-					return err == nil && s.Waiting == 1
-				})
-				was := backend.Seen(t, in, l.Name(), lease.Fence())
-				another := was
-				another.Grant = "k3v9x2ab"
-				expect.ErrSays(t, "Break of another grant", expect.ErrOf(in.Break(t.Context(), another, "test")), inspect.ErrChanged, was.Grant+", not k3v9x2ab")
-				time.Sleep(1100 * time.Millisecond) // until the holder listens
-				broken := expect.Of(in.Break(t.Context(), was, "it hung")).OK(t)
-				if broken.Name != l.Name() || broken.By != "operator" || broken.Reason != "it hung" || broken.Fence <= lease.Fence() {
-					t.Errorf("Broken is %+v", broken)
-				}
-				if h := broken.Holder; h.Identity != was.Identity || h.Grant != was.Grant || !backend.IsShown(was.Fence, h.Fence) || h.Mode != was.Mode || h.Permits != was.Permits || !h.Since.Equal(was.Since) || h.PID != was.PID {
-					t.Errorf("Broken.Holder is %+v, want %+v", h, was)
-				}
-				backend.Told(t, "the holder is told of the loss", lease.Done())
-				wantLoss(t, "the holder", lease.Err(), holdfast.LossBroken, "operator")
-				var lost *holdfast.LostError
-				if errors.As(lease.Err(), &lost) && lost.Note != "it hung" {
-					t.Errorf("the holder was told why: %q", lost.Note)
-				}
-				second := <-got
-				if second == nil {
-					t.FailNow()
-				}
-				expect.Rises(t, broken.Fence, second.Fence())
-				expect.Err(t, "Release of what was broken", lease.Release(t.Context()), holdfast.ErrLost)
-				expect.Err(t, "a second Break", expect.ErrOf(in.Break(t.Context(), was, "again")), inspect.ErrChanged)
-				expect.Err(t, "the next holder", second.Err(), nil)
-				backend.Release(t, second)
-				expect.Err(t, "Break of a free lock", expect.ErrOf(in.Break(t.Context(), was, "again")), holdfast.ErrNotHeld)
-				if all := recorded(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Identity != was.Identity || all[0].Holder.Grant != was.Grant || !all[0].Time.Equal(broken.Time) {
-					t.Errorf("on record are %+v, want %+v", all, broken)
-				}
+		eachOf(t, kind, func(t *testing.T, b *backend.Backend) {
+			ttl := holdfast.TTL(time.Hour)
+			c, other := b.Client(t, &holdfast.Config{Identity: "hung"}), b.Client(t, &holdfast.Config{Identity: "next"})
+			in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
+			l := lock(c, ttl)
+			lease := backend.Acquire(t, l)
+			got := make(chan *holdfast.Lease, 1)
+			go func() {
+				lease, err := next(kind, other, ttl).Acquire(t.Context())
+				expect.Err(t, "the waiter", err, nil)
+				got <- lease
+			}()
+			backend.Eventually(t, "somebody waits", func() bool {
+				s, err := l.Status(t.Context())
+				return err == nil && s.Waiting == 1
 			})
+			was := backend.Seen(t, in, l.Name(), lease.Fence())
+			another := was
+			another.Grant = "k3v9x2ab"
+			expect.ErrSays(t, "Break of another grant", expect.ErrOf(in.Break(t.Context(), another, "test")), inspect.ErrChanged, was.Grant+", not k3v9x2ab")
+			time.Sleep(1100 * time.Millisecond) // until the holder listens
+			broken := expect.Of(in.Break(t.Context(), was, "it hung")).OK(t)
+			if broken.Name != l.Name() || broken.By != "operator" || broken.Reason != "it hung" || broken.Fence <= lease.Fence() {
+				t.Errorf("Broken is %+v", broken)
+			}
+			if h := broken.Holder; h.Identity != was.Identity || h.Grant != was.Grant || !backend.IsShown(was.Fence, h.Fence) || h.Mode != was.Mode || h.Permits != was.Permits || !h.Since.Equal(was.Since) || h.PID != was.PID {
+				t.Errorf("Broken.Holder is %+v, want %+v", h, was)
+			}
+			backend.Told(t, "the holder is told of the loss", lease.Done())
+			wantLoss(t, "the holder", lease.Err(), holdfast.LossBroken, "operator")
+			var lost *holdfast.LostError
+			if errors.As(lease.Err(), &lost) && lost.Note != "it hung" {
+				t.Errorf("the holder was told why: %q", lost.Note)
+			}
+			second := <-got
+			if second == nil {
+				t.FailNow()
+			}
+			expect.Rises(t, broken.Fence, second.Fence())
+			expect.Err(t, "Release of what was broken", lease.Release(t.Context()), holdfast.ErrLost)
+			expect.Err(t, "a second Break", expect.ErrOf(in.Break(t.Context(), was, "again")), inspect.ErrChanged)
+			expect.Err(t, "the next holder", second.Err(), nil)
+			backend.Release(t, second)
+			expect.Err(t, "Break of a free lock", expect.ErrOf(in.Break(t.Context(), was, "again")), holdfast.ErrNotHeld)
+			if all := recorded(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Identity != was.Identity || all[0].Holder.Grant != was.Grant || !all[0].Time.Equal(broken.Time) {
+				t.Errorf("on record are %+v, want %+v", all, broken)
+			}
 		})
 	}
 }
@@ -169,49 +167,47 @@ func TestBreakOfAParty(t *testing.T) {
 func TestRevoke(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {
-		t.Run(kind, func(t *testing.T) {
-			backend.Each(t, func(t *testing.T, b *backend.Backend) {
-				var mu sync.Mutex
-				var told []holdfast.LeaseEvent
-				c := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{{Revoked: func(_ context.Context, e holdfast.LeaseEvent) {
-					mu.Lock()
-					defer mu.Unlock()
-					told = append(told, e)
-				}}}})
-				in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
-				l := lock(c, holdfast.TTL(time.Hour))
-				lease := backend.Acquire(t, l)
-				early := lease.Revoked()
-				seen := backend.Seen(t, in, l.Name(), lease.Fence())
-				for grant, want := range map[string]error{
-					"k3v9x2ab": inspect.ErrChanged, "": holdfast.ErrInvalid, seen.Grant[:7]: holdfast.ErrInvalid, seen.Grant + "A": holdfast.ErrInvalid, "1234 678": holdfast.ErrInvalid,
-				} {
-					another := seen
-					another.Grant = grant
-					expect.Err(t, "Revoke of the grant "+grant, in.Revoke(t.Context(), another, ""), want)
-				}
-				for range 2 {
-					// The first time before the client listens.
-					expect.OK(t, in.Revoke(t.Context(), seen, "your turn is over"))
-					backend.Told(t, "the holder is asked", early)
-					backend.Told(t, "the holder is asked", lease.Revoked())
-				}
-				expect.Err(t, "after Revoke", lease.Err(), nil)
-				backend.Release(t, lease)
-				onRecord := recorded(t, in, l.Name())
-				expect.Equal(t, "revocations on record", len(onRecord), 2)
-				for _, r := range onRecord {
-					if !r.Revoked || r.Holder.Name != l.Name() || r.Holder.Grant != seen.Grant || !backend.IsShown(r.Holder.Fence, lease.Fence()) || r.By != "operator" || r.Reason != "your turn is over" || r.Fence != 0 {
-						t.Errorf("on record: %+v", r)
-					}
-				}
+		eachOf(t, kind, func(t *testing.T, b *backend.Backend) {
+			var mu sync.Mutex
+			var told []holdfast.LeaseEvent
+			c := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{{Revoked: func(_ context.Context, e holdfast.LeaseEvent) {
 				mu.Lock()
 				defer mu.Unlock()
-				if len(told) != 1 || told[0].By != "operator" || told[0].Note != "your turn is over" || told[0].Fence != lease.Fence() {
-					t.Errorf("the observer was told %+v", told)
+				told = append(told, e)
+			}}}})
+			in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
+			l := lock(c, holdfast.TTL(time.Hour))
+			lease := backend.Acquire(t, l)
+			early := lease.Revoked()
+			seen := backend.Seen(t, in, l.Name(), lease.Fence())
+			for grant, want := range map[string]error{
+				"k3v9x2ab": inspect.ErrChanged, "": holdfast.ErrInvalid, seen.Grant[:7]: holdfast.ErrInvalid, seen.Grant + "A": holdfast.ErrInvalid, "1234 678": holdfast.ErrInvalid,
+			} {
+				another := seen
+				another.Grant = grant
+				expect.Err(t, "Revoke of the grant "+grant, in.Revoke(t.Context(), another, ""), want)
+			}
+			for range 2 {
+				// The first time before the client listens.
+				expect.OK(t, in.Revoke(t.Context(), seen, "your turn is over"))
+				backend.Told(t, "the holder is asked", early)
+				backend.Told(t, "the holder is asked", lease.Revoked())
+			}
+			expect.Err(t, "after Revoke", lease.Err(), nil)
+			backend.Release(t, lease)
+			onRecord := recorded(t, in, l.Name())
+			expect.Equal(t, "revocations on record", len(onRecord), 2)
+			for _, r := range onRecord {
+				if !r.Revoked || r.Holder.Name != l.Name() || r.Holder.Grant != seen.Grant || !backend.IsShown(r.Holder.Fence, lease.Fence()) || r.By != "operator" || r.Reason != "your turn is over" || r.Fence != 0 {
+					t.Errorf("on record: %+v", r)
 				}
-				expect.Err(t, "Revoke of a free lock", in.Revoke(t.Context(), seen, ""), holdfast.ErrNotHeld)
-			})
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if len(told) != 1 || told[0].By != "operator" || told[0].Note != "your turn is over" || told[0].Fence != lease.Fence() {
+				t.Errorf("the observer was told %+v", told)
+			}
+			expect.Err(t, "Revoke of a free lock", in.Revoke(t.Context(), seen, ""), holdfast.ErrNotHeld)
 		})
 	}
 }
@@ -246,59 +242,57 @@ func TestANoticeAloneEndsNoLease(t *testing.T) {
 func TestGrantID(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {
-		t.Run(kind, func(t *testing.T) {
-			backend.Each(t, func(t *testing.T, b *backend.Backend) {
-				queued := make(chan holdfast.Holder, 2)
-				observer := &holdfast.Observer{AcquireQueued: func(_ context.Context, e holdfast.AcquireEvent) { queued <- e.Holder }}
-				ttl := holdfast.TTL(time.Hour)
-				own := make(chan string, 2)
-				holders := &holdfast.Observer{
-					AcquireQueued: observer.AcquireQueued,
-					AcquireEnd: func(_ context.Context, e holdfast.AcquireEvent) {
-						if e.Err == nil {
-							own <- e.Grant
-						}
-					},
-					Released: func(_ context.Context, e holdfast.LeaseEvent) { own <- e.Grant },
-				}
-				c, other := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{holders}}), b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{observer}})
-				lease := backend.Acquire(t, lock(c, ttl))
-				seen := backend.Seen(t, inspect.New(other), lease.Name(), lease.Fence())
-				expect.Equal(t, "the length of the grant id", len(seen.Grant), 8)
-				same := func(who string, h holdfast.Holder) {
-					t.Helper()
-					expect.Equal(t, "the grant that "+who+" is told of", h.Grant, seen.Grant)
-				}
-				s, err := lock(other, ttl).Status(t.Context())
-				expect.OK(t, err)
-				h, _ := s.Holder()
-				same("who asks for the status", h)
-				_, err = next(kind, other, ttl).TryAcquire(t.Context())
-				var held *holdfast.HeldError
-				if !errors.As(err, &held) {
-					t.Fatalf("TryAcquire: %v", err)
-				}
-				same("who tries", held.Holder)
-				leases := backend.Start(t, next(kind, other, ttl))
-				same("a waiter's observer", <-queued)
-				if kind == "mutex" {
-					expect.Begins(t, "the value", b.Redis(t).Get(t.Context(), "holdfast:{a}").Val(), "hf2:"+seen.Grant)
-					ctx, cancel := context.WithCancel(t.Context())
-					ended := async(func() error { return expect.ErrOf(lock(c, ttl).Acquire(ctx)) })
-					same("an observer in the holder's process", <-queued)
-					cancel()
-					expect.Err(t, "an acquire that was given up", <-ended, context.Canceled)
-				}
-				backend.Release(t, lease)
-				for _, when := range []string{"acquired", "released"} {
-					expect.Equal(t, "the grant that the holder's observer is told was "+when, <-own, seen.Grant)
-				}
-				got := backend.Receive(t, leases)
-				if after := backend.Seen(t, inspect.New(other), got.Name(), got.Fence()); len(after.Grant) != 8 || after.Grant == seen.Grant {
-					t.Errorf("the grant id %q follows %q", after.Grant, seen.Grant)
-				}
-				backend.Release(t, got)
-			})
+		eachOf(t, kind, func(t *testing.T, b *backend.Backend) {
+			queued := make(chan holdfast.Holder, 2)
+			observer := &holdfast.Observer{AcquireQueued: func(_ context.Context, e holdfast.AcquireEvent) { queued <- e.Holder }}
+			ttl := holdfast.TTL(time.Hour)
+			own := make(chan string, 2)
+			holders := &holdfast.Observer{
+				AcquireQueued: observer.AcquireQueued,
+				AcquireEnd: func(_ context.Context, e holdfast.AcquireEvent) {
+					if e.Err == nil {
+						own <- e.Grant
+					}
+				},
+				Released: func(_ context.Context, e holdfast.LeaseEvent) { own <- e.Grant },
+			}
+			c, other := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{holders}}), b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{observer}})
+			lease := backend.Acquire(t, lock(c, ttl))
+			seen := backend.Seen(t, inspect.New(other), lease.Name(), lease.Fence())
+			expect.Equal(t, "the length of the grant id", len(seen.Grant), 8)
+			same := func(who string, h holdfast.Holder) {
+				t.Helper()
+				expect.Equal(t, "the grant that "+who+" is told of", h.Grant, seen.Grant)
+			}
+			s, err := lock(other, ttl).Status(t.Context())
+			expect.OK(t, err)
+			h, _ := s.Holder()
+			same("who asks for the status", h)
+			_, err = next(kind, other, ttl).TryAcquire(t.Context())
+			var held *holdfast.HeldError
+			if !errors.As(err, &held) {
+				t.Fatalf("TryAcquire: %v", err)
+			}
+			same("who tries", held.Holder)
+			leases := backend.Start(t, next(kind, other, ttl))
+			same("a waiter's observer", <-queued)
+			if kind == "mutex" {
+				expect.Begins(t, "the value", b.Redis(t).Get(t.Context(), "holdfast:{a}").Val(), "hf2:"+seen.Grant)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := async(func() error { return expect.ErrOf(lock(c, ttl).Acquire(ctx)) })
+				same("an observer in the holder's process", <-queued)
+				cancel()
+				expect.Err(t, "an acquire that was given up", <-ended, context.Canceled)
+			}
+			backend.Release(t, lease)
+			for _, when := range []string{"acquired", "released"} {
+				expect.Equal(t, "the grant that the holder's observer is told was "+when, <-own, seen.Grant)
+			}
+			got := backend.Receive(t, leases)
+			if after := backend.Seen(t, inspect.New(other), got.Name(), got.Fence()); len(after.Grant) != 8 || after.Grant == seen.Grant {
+				t.Errorf("the grant id %q follows %q", after.Grant, seen.Grant)
+			}
+			backend.Release(t, got)
 		})
 	}
 }

@@ -20,17 +20,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
-// through returns a client whose commands go through a proxy. It has acquired and released a lock, so the
-// server has its scripts.
-func through(t testing.TB, b *backend.Backend, cfg *holdfast.Config) (*holdfast.Client, *proxy.Proxy) {
-	t.Helper()
-	p := proxy.New(t, b.Server.Addr())
-	c := b.Client(t, cfg, func(o *redis.Options) { o.Addr = p.Addr() })
-	backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
-	backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
-	return c, p
-}
-
 // crowd runs do in n goroutines, and returns when all are done.
 func crowd(n int, do func(i int)) {
 	var all sync.WaitGroup
@@ -38,45 +27,6 @@ func crowd(n int, do func(i int)) {
 		all.Go(func() { do(i) })
 	}
 	all.Wait()
-}
-
-// A lock that was found held is asked for by script from then on, until such a request finds it free. That costs one further
-// request, once.
-func TestAContendedLockIsTriedNativelyOnce(t *testing.T) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		c := b.Client(t, nil)
-		sent := func() int64 {
-			stats := b.Server.CommandStats()
-			return stats["exec"] + stats["delifeq"] + asked(b.Server)
-		}
-		backend.Release(t, backend.Acquire(t, c.Mutex("m")))
-		settled(t, b, c)
-		held := func(name string) {
-			t.Helper()
-			expect.Err(t, "a lock that is held", expect.ErrOf(c.Mutex(name).TryAcquire(t.Context())), holdfast.ErrHeld)
-		}
-		lease := backend.Acquire(t, c.Mutex("m", holdfast.NoRenew())) // a renewal would count
-		cost := func(want int64, do func()) {
-			t.Helper()
-			before := sent()
-			do()
-			expect.Equal(t, "calls", sent()-before, want)
-		}
-		const tries = 20
-		cost(1+tries, func() {
-			for range tries {
-				held("m")
-			}
-		})
-		backend.Release(t, lease)
-		for range 2 {
-			cost(2, func() { backend.Release(t, backend.Acquire(t, c.Mutex("m"))) })
-		}
-		// Now the client has forgotten the contention: a lock that is held costs two requests again.
-		lease = backend.Acquire(t, c.Mutex("m", holdfast.NoRenew()))
-		cost(2, func() { held("m") })
-		backend.Release(t, lease)
-	})
 }
 
 // Fault: A transaction, or a script, for several locks is refused as a whole because the user may not access one of its keys. The
@@ -127,36 +77,6 @@ func TestAForbiddenLockAmongOthers(t *testing.T) {
 			if err := leases[i].Release(ctx); mine(i) && err != nil {
 				t.Errorf("m%d: %v", i, err)
 			}
-		})
-	})
-}
-
-// Fault: A client is closed while many acquires are under way. No locks are left.
-func TestCloseWithAcquiresUnderWay(t *testing.T) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		c, p := through(t, b, &holdfast.Config{CommandTimeout: 2 * time.Minute, RetryTimeout: 4 * time.Minute})
-		held := p.Hold(proxy.Containing("MULTI"), proxy.Cut)
-		const goroutines = 50
-		results := make(chan error, goroutines)
-		for i := range goroutines {
-			go func() {
-				lease, err := c.Mutex(fmt.Sprint("m", i)).Acquire(t.Context())
-				if err == nil {
-					err = lease.Release(t.Context())
-				}
-				results <- err
-			}()
-		}
-		held.Wait(t)
-		expect.Err(t, "Close", c.Close(t.Context()), nil)
-		for range goroutines {
-			if err := <-results; err != nil && !errors.Is(err, holdfast.ErrClosed) {
-				t.Errorf("an acquire under way: %v", err)
-			}
-		}
-		held.Forward(t) // late: a copy of a request that failed
-		backend.Eventually(t, "locks are left behind", func() bool {
-			return len(b.Redis(t).Keys(t.Context(), "holdfast:{m*}").Val()) == 0
 		})
 	})
 }
@@ -246,4 +166,81 @@ func TestAUserWhoMayRunHalfOfTheScripts(t *testing.T) {
 			expect.Of(s.Do("EXISTS", "holdfast:{a}")).Is(t, "keys of the lock that are left", int64(0))
 		})
 	}
+}
+
+// asked returns how many scripts have run for locks. The others check a client's subscription, every 5 s, by PUBSUB NUMSUB.
+func asked(s *server.Server) int64 {
+	ran, checks := s.Scripts()
+	return ran - checks
+}
+
+func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		l := c.Mutex("m")
+		backend.Release(t, backend.Acquire(t, l)) // connects to the server, and loads the scripts
+		settled(t, b, c)
+		const cycles = 20
+		var ran map[string]int64
+		backend.Eventually(t, "cycles cost a request for each acquire and each release, if the machine does not stand still", func() bool {
+			before, scripts := b.Server.CommandStats(), asked(b.Server)
+			for range cycles {
+				backend.Release(t, backend.Acquire(t, l))
+			}
+			ran = b.Server.CommandStats()
+			for command := range ran {
+				ran[command] -= before[command]
+			}
+			return asked(b.Server)-scripts+ran["exec"]+ran["delifeq"] == 2*cycles && ran["exec"] == cycles
+		})
+		if n := ran["delifeq"]; n != 0 && n != cycles {
+			t.Errorf("%d DELIFEQ for %d cycles; want one for each release", n, cycles)
+		}
+		for _, command := range []string{"publish", "zadd", "subscribe"} {
+			expect.Equal(t, command+" for cycles of a free lock", ran[command], 0)
+		}
+	})
+}
+
+// Each hand-over from client to client costs the same number of commands, however many clients wait.
+//
+// Bug: Waiting costs the server commands: the more wait, the more a turn takes.
+func TestACrowdCostsNoMoreCommands(t *testing.T) {
+	virtually(t, func(t *testing.T, b *backend.Backend) {
+		for _, n := range []int{3, 50} {
+			var locks []*holdfast.Lock
+			var counts []func() int64
+			for range n {
+				c, count := b.Counted(t, nil)
+				locks, counts = append(locks, c.Mutex(fmt.Sprint("m", n))), append(counts, count)
+			}
+			sent := func() (all int64) {
+				for _, count := range counts {
+					all += count()
+				}
+				return all
+			}
+			lease := backend.Acquire(t, locks[0])
+			waiting := make([]<-chan *holdfast.Lease, n)
+			for i, l := range locks[1:] {
+				waiting[i+1] = queue(t, l, i+1)
+			}
+			const handovers = 150
+			before := sent()
+			for k := range handovers {
+				backend.Release(t, lease)
+				lease = backend.Receive(t, waiting[(k+1)%n])
+				waiting[k%n] = backend.Start(t, locks[k%n])
+				time.Sleep(time.Millisecond) // until it is queued
+			}
+			if cost := sent() - before; cost > 2*handovers+2 { // the first one may cost more
+				t.Errorf("%d clients wait: %d commands for %d hand-overs, want two for each", n-1, cost, handovers)
+			}
+			for k := handovers; k < handovers+n-1; k++ {
+				backend.Release(t, lease)
+				lease = backend.Receive(t, waiting[(k+1)%n])
+			}
+			backend.Release(t, lease)
+		}
+	})
 }

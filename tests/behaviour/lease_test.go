@@ -149,23 +149,6 @@ func TestExtend(t *testing.T) {
 	})
 }
 
-// Bug: A release fails on a cancelled context.
-func TestReleaseWorksOnAnEndedContext(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		ctx, cancel := context.WithCancel(t.Context())
-		l := b.Client(t, nil).Mutex("m")
-		lease := expect.Of(l.Acquire(ctx)).OK(t)
-		cancel()
-		if lease.Err() != nil || lease.Context(context.Background()).Err() != nil {
-			t.Errorf("the lease ended with the context of its acquire: %v", lease.Err())
-		}
-		expect.Err(t, "Release", lease.Release(ctx), nil)
-		if held, _ := backend.IsHeld(t.Context(), l); held {
-			t.Error("the lock is still held")
-		}
-	})
-}
-
 // Fault: Somebody overwrites the key of a held lock. The holder is told within its TTL, and the stranger's key is
 // left alone.
 func TestAStrangersLockIsLeftAlone(t *testing.T) {
@@ -185,32 +168,6 @@ func TestAStrangersLockIsLeftAlone(t *testing.T) {
 			expect.Equal(t, name+": the other's value", rdb.Get(t.Context(), key).Val(), taken)
 			expect.Between(t, name+": the other's TTL", rdb.PTTL(t.Context(), key).Val(), 50*time.Minute, time.Hour)
 		}
-	})
-}
-
-// Fault: The contexts of waiters end. They leave the queue, and those behind them are served.
-func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
-		giving, cancel := context.WithCancel(t.Context())
-		first := b.Client(t, nil)
-		gone := make(chan error, 3)
-		for range 3 {
-			go func() {
-				_, err := first.Mutex("m").Acquire(giving)
-				gone <- err
-			}()
-		}
-		backend.Waiters(t, first.Mutex("m"), 1)
-		second := queue(t, b.Client(t, nil).Mutex("m"), 2)
-		cancel()
-		for range 3 {
-			expect.Equal(t, "a cancelled Acquire", <-gone, context.Canceled)
-		}
-		backend.Waiters(t, first.Mutex("m"), 1)
-		backend.Release(t, lease)
-		backend.Release(t, backend.Receive(t, second))
-		wantNoKeys(t, b)
 	})
 }
 

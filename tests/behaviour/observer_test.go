@@ -481,26 +481,6 @@ func TestTheContextsOfObservers(t *testing.T) {
 	expect.Same(t, "told was", log, want)
 }
 
-func TestObserversOfALockThatIsCarried(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		ctx := context.Background()
-		c, r := observed(t, b, holdfast.Config{})
-		ticket := expect.Of(transfer.Detach(ctx, backend.Acquire(t, c.Mutex("x")), time.Minute)).OK(t)
-		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
-		lease, err := transfer.Adopt(ctx, c, ticket)
-		expect.OK(t, err)
-		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !a.Start.Try || a.Start.Name != "x" || a.End.Handover != holdfast.HandoverServer || a.End.Fence != lease.Fence() {
-			t.Errorf("AcquireEnd: %+v", *a.End)
-		}
-		backend.Release(t, lease)
-		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
-		expect.Err(t, "Adopt", expect.ErrOf(transfer.Adopt(ctx, c, ticket)), holdfast.ErrLost)
-		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrLost) || a.End.Handover != holdfast.HandoverNone {
-			t.Errorf("AcquireEnd: %+v", *a.End)
-		}
-	})
-}
-
 // Close returns after the observers' functions have, so that what they write to may then be closed.
 func TestCloseWaitsForObservers(t *testing.T) {
 	ctx := context.Background()

@@ -29,11 +29,13 @@ func again(t testing.TB, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lea
 // Bug: A re-entry is not counted, or never freed.
 func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		l, other := reentrant(t, b), reentrant(t, b)
+		l, other := reentrant(t, b, holdfast.MaxDepth(3)), reentrant(t, b)
 		for _, order := range [][]int{{2, 1, 0}, {0, 1, 2}, {1, 2, 0}} {
 			first := backend.Acquire(t, l)
 			second := again(t, l, first)
-			leases := []*holdfast.Lease{first, second, again(t, l, second)}
+			third := again(t, l, second)
+			leases := []*holdfast.Lease{first, second, third}
+			expect.Err(t, "a fourth lease of three", expect.ErrOf(l.Acquire(third.Context(context.Background()))), holdfast.ErrDepth)
 			next := backend.Start(t, other)
 			backend.Waiters(t, other, 1)
 			for n, i := range order {
@@ -160,8 +162,8 @@ func TestOwnersContext(t *testing.T) {
 	})
 }
 
-// Goroutines of one process have a wait queue for each owner: the owner that has the lock does not wait behind
-// owners that wait for it.
+// The owner that has the lock does not wait behind owners that wait for it: neither in another process, nor in theirs, where
+// goroutines have a wait queue for each owner.
 func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
@@ -170,7 +172,9 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 		lease := backend.Acquire(t, mine)
 		first := queue(t, yours, 1)
 		second := backend.Start(t, yours) // in this process's wait queue
-		inner := backend.Acquire(t, mine)
+		inner, elsewhere := backend.Acquire(t, mine), backend.Acquire(t, b.Client(t, nil).OwnerMutex("a", "me"))
+		expect.Equal(t, "the fence of the owner's lease in another process", elsewhere.Fence(), lease.Fence())
+		backend.Release(t, elsewhere)
 		backend.Release(t, lease)
 		wantAsleep(t, "another owner", first)
 		backend.Release(t, inner)
@@ -178,6 +182,103 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 		expect.Equal(t, "the fence of an owner's second lease", two.Fence(), one.Fence())
 		backend.Release(t, one)
 		backend.Release(t, two)
+		b.Cleaned(t)
+	})
+}
+
+func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		all := c.Multi([]string{"a", "b", "c"})
+		backend.Release(t, backend.Acquire(t, all))
+		settled(t, b, c)
+		before := asked(b.Server)
+		lease := backend.Acquire(t, all)
+		expect.Equal(t, "scripts for three free locks", asked(b.Server)-before, 1)
+		backend.Release(t, lease)
+	})
+}
+
+// A lock that is lost while others are waited for is acquired again.
+func TestMultiLosesOneWhileItWaits(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one := b.Client(t, nil)
+		taken := backend.Acquire(t, one.Mutex("b"))
+		leases := backend.Start(t, b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
+		backend.Waiters(t, one.Mutex("b"), 1)
+		b.Redis(t).Del(t.Context(), "holdfast:{a}")
+		usurper := backend.Acquire(t, one.Mutex("a"))
+		backend.Waiters(t, one.Mutex("a"), 1)
+		backend.Release(t, taken)
+		wantAsleep(t, "both", leases)
+		backend.Release(t, usurper)
+		lease := backend.Receive(t, leases)
+		noError(t, lease.Err())
+		wantHeld(t, one.Mutex("a"))
+		wantHeld(t, one.Mutex("b"))
+		backend.Release(t, lease)
+		b.Cleaned(t)
+	})
+}
+
+// Fault: One lock of several is lost. The lease is lost; the others stay held until they expire or the lease is
+// released.
+func TestMultiIsLostWithOne(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		one := b.Client(t, nil)
+		for _, release := range []bool{true, false} {
+			ttl := 5 * time.Second
+			if release {
+				ttl = time.Minute
+			}
+			lease := backend.Acquire(t, b.Client(t, nil).Multi([]string{"a", "b", "c"}, holdfast.TTL(ttl)))
+			b.Redis(t).Set(t.Context(), "holdfast:{b}", "theirs", time.Minute)
+			expect.Err(t, "Extend of what is lost", lease.Extend(t.Context(), ttl), holdfast.ErrLost)
+			<-lease.Done()
+			var lost *holdfast.LostError
+			if cause := context.Cause(lease.Context(context.Background())); !errors.As(cause, &lost) || lost.Name != "b" || lost.Reason != holdfast.LossTaken ||
+				lost.Fence != lease.Fences()["b"] {
+				t.Errorf("the context ends with %v", cause)
+			}
+			expect.Err(t, "Err", lease.Err(), holdfast.ErrLost)
+			if release {
+				wantHeld(t, one.Mutex("a"))
+				expect.Err(t, "Release of what is lost", lease.Release(t.Context()), holdfast.ErrLost)
+			}
+			b.Redis(t).Del(t.Context(), "holdfast:{b}")
+			backend.Release(t, backend.Acquire(t, one.Mutex("a")))
+			backend.Release(t, backend.Acquire(t, one.Mutex("c")))
+		}
+		b.Cleaned(t)
+	})
+}
+
+// If a lock is acquired again as one of several, its first lease outlives the loss of the several. Once the
+// first lease is released, nothing is renewed any more.
+func TestMultiIsLostWithinAnotherLease(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, nil)
+		lose := func(ttl time.Duration) (outer, inner *holdfast.Lease) {
+			t.Helper()
+			outer = backend.Acquire(t, c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(ttl)))
+			inner, err := c.Multi([]string{"a", "b"}, holdfast.Reentrant(), holdfast.TTL(ttl)).Acquire(outer.Context(context.Background()))
+			expect.OK(t, err)
+			b.Redis(t).Set(t.Context(), "holdfast:{b}", "theirs", time.Minute)
+			expect.Err(t, "Extend", inner.Extend(t.Context(), time.Second), holdfast.ErrLost)
+			<-inner.Done()
+			b.Redis(t).Del(t.Context(), "holdfast:{b}")
+			return outer, inner
+		}
+		outer, inner := lose(time.Minute)
+		if err := outer.Extend(t.Context(), time.Minute); err != nil || outer.Err() != nil || inner.Err() == nil {
+			t.Errorf("the outer lease: %v, %v; the inner one: %v", err, outer.Err(), inner.Err())
+		}
+		expect.Err(t, "Release of the inner lease", inner.Release(t.Context()), holdfast.ErrLost)
+		wantHeld(t, b.Client(t, nil).Mutex("a"))
+		backend.Release(t, outer)
+		b.Cleaned(t)
+		outer, _ = lose(5 * time.Second)
+		_ = outer.Release(t.Context()) // a slow machine may have lost it
 		b.Cleaned(t)
 	})
 }

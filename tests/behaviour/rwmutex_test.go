@@ -1,9 +1,6 @@
 package behaviour
 
 import (
-	"context"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,80 +58,22 @@ func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 	})
 }
 
-func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
-	virtually(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 10 * time.Second
-		for _, ttl := range []time.Duration{ttl * 3 / 5, ttl} {
-			backend.Acquire(t, readers(t, b, holdfast.TTL(ttl), holdfast.NoRenew()))
-		}
-		begun := time.Now()
-		lease := backend.Acquire(t, writers(t, b))
-		expect.AtMost(t, "the writer's wait for readers that are dead", time.Since(begun), ttl+time.Second)
-		backend.Release(t, lease)
-		b.Cleaned(t)
-	})
-}
-
 // Fault: Readers come and go without a pause. A writer gets the lock before all readers that come after it.
 func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const hold = 50 * time.Millisecond
-		var queued, over atomic.Bool // the writer is queued; the stream is over
-		defer over.Store(true)
-		var mu sync.Mutex
-		var after []uint64 // fences of readers that came after the writer was queued
-		var reading, read atomic.Int64
-		var wg sync.WaitGroup
-		for i := range 4 {
-			// Readers of one process that share a lease overtake writers for 100 ms.
-			l := b.Client(t, &holdfast.Config{MaxLocalHandovers: -1}).RWMutex("a").Reader()
-			for j := range 2 {
-				wg.Go(func() {
-					dice := random(10*i + j)
-					for !over.Load() {
-						late := queued.Load()
-						lease, err := l.Acquire(t.Context())
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if late {
-							mu.Lock()
-							after = append(after, lease.Fence())
-							mu.Unlock()
-						}
-						reading.Add(1)
-						time.Sleep(hold/2 + upTo(hold/2, dice))
-						reading.Add(-1)
-						read.Add(1)
-						_ = lease.Release(context.Background())
-					}
-				})
-			}
-		}
-		backend.Eventually(t, "the stream flows", func() bool { return read.Load() > 8 })
-		w := writers(t, b)
-		leases := backend.Start(t, w)
-		backend.Eventually(t, "the writer is queued", func() bool {
-			waiting, err := backend.Waiting(t.Context(), w)
-			return err == nil && waiting > 0
-		})
-		queued.Store(true)
-		lease := backend.Receive(t, leases)
-		if n := reading.Load(); n != 0 && lease.Err() == nil {
-			t.Errorf("%d readers beside a writer", n)
-		}
-		backend.Release(t, lease)
-		backend.Eventually(t, "the stream flows again", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return len(after) > 8
-		})
-		over.Store(true)
-		wg.Wait()
-		for _, fence := range after {
-			expect.Rises(t, lease.Fence(), fence)
-		}
+		reading := backend.Acquire(t, readers(t, b))
+		writer := queue(t, writers(t, b), 1)
+		third, fourth := queue(t, readers(t, b), 2), queue(t, readers(t, b), 3)
+		wantHeld(t, readers(t, b))
+		backend.Release(t, reading)
+		writing := backend.Receive(t, writer)
+		wantAsleep(t, "a reader", third)
+		backend.Release(t, writing)
+		one, two := backend.Receive(t, third), backend.Receive(t, fourth) // together
+		expect.Equal(t, "the fence of readers at one time", two.Fence(), one.Fence())
+		expect.Rises(t, writing.Fence(), one.Fence())
+		backend.Release(t, one)
+		backend.Release(t, two)
 		b.Cleaned(t)
 	})
 }
@@ -169,39 +108,6 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 		for who, l := range map[string]*holdfast.Lease{"own": own, "other process's": other, "neighbour's": neighbour} {
 			expect.Equal(t, "the fence of the "+who+" reader", l.Fence(), writer.Fence())
 			expect.Err(t, "Extend by the "+who+" reader", l.Extend(t.Context(), time.Minute), nil)
-			backend.Release(t, l)
-		}
-		b.Cleaned(t)
-	})
-}
-
-// Readers of one process that come together are one holder to the server. The lock is held until the last of
-// them is done.
-func TestReadersOfAProcessShareALease(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		rw := b.Client(t, nil).RWMutex("a")
-		blocked := backend.Acquire(t, writers(t, b))
-		var waiting []<-chan *holdfast.Lease
-		for range 5 {
-			waiting = append(waiting, backend.Start(t, rw.Reader()))
-		}
-		backend.Waiters(t, rw.Writer(), 1)
-		time.Sleep(20 * time.Millisecond) // so that the others are queued behind the first
-		backend.Release(t, blocked)
-		var leases []*holdfast.Lease
-		for _, w := range waiting {
-			leases = append(leases, backend.Receive(t, w))
-		}
-		// Readers join each other for 100 ms, which on a slow machine may be over before all have come.
-		exact := b.Server == nil && !backend.Pipelines(t)
-		if all, err := backend.HoldersOf(t.Context(), rw.Reader()); err != nil || len(all) == 0 || exact && len(all) != 1 {
-			t.Errorf("Holders: %+v, %v; want one for five readers of one process", all, err)
-		}
-		for _, l := range leases {
-			wantHeld(t, writers(t, b))
-			expect.Err(t, "a reader", l.Err(), nil)
-			backend.Release(t, l)
-			expect.Err(t, "a reader after its release", l.Err(), holdfast.ErrReleased)
 			backend.Release(t, l)
 		}
 		b.Cleaned(t)
@@ -251,6 +157,7 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 				backend.Waiters(t, s.Permits(1), 2)
 			}
 			wantAsleep(t, "the light one behind the heavy one", next)
+			wantHeld(t, b.Client(t, nil).Semaphore("s", 3).Permits(1)) // though two are free
 			expect.OK(t, s.Resize(t.Context(), 2))
 			backend.Release(t, backend.Receive(t, next))
 			backend.Release(t, one)

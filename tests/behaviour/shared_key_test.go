@@ -98,20 +98,18 @@ func (f foreign) holds(t testing.TB, token string) bool {
 	return f.run(t, f.held, token, 0)
 }
 
-// eachSharing runs f for all sharings, by means of backend.Each or EachLong, with a lock of ours and theirs for a key.
-func eachSharing(t *testing.T, each func(*testing.T, func(*testing.T, *backend.Backend)), f func(t testing.TB, b *backend.Backend, ours sharedKey, theirs func(key string) foreign)) {
+// eachSharing runs f for all sharings, with a lock of ours and theirs for a key.
+func eachSharing(t *testing.T, f func(t testing.TB, b *backend.Backend, ours sharedKey, theirs func(key string) foreign)) {
 	t.Parallel()
 	for name, s := range sharings {
-		t.Run(name, func(t *testing.T) {
-			backend.Each(t, func(t *testing.T, b *backend.Backend) {
-				f(t, b, s.ours, func(key string) foreign { return foreign{s.theirs, b.Redis(t), key} })
-			})
+		eachOf(t, name, func(t *testing.T, b *backend.Backend) {
+			f(t, b, s.ours, func(key string) foreign { return foreign{s.theirs, b.Redis(t), key} })
 		})
 	}
 }
 
 func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
-	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(key string) foreign) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(key string) foreign) {
 		for _, key := range []string{"jobs:1", "{order}:1"} {
 			l := shared(b.Client(t, nil), key)
 			theirs := strange(key)
@@ -142,7 +140,7 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 
 // Fault: A foreign program that shares a key, or ours, crashes with the lock. The other has it after the TTL.
 func TestSharedKeySurvivesCrashes(t *testing.T) {
-	eachSharing(t, backend.EachLong, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(key string) foreign) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(key string) foreign) {
 		const ttl = 5 * time.Second
 		theirs := strange("k")
 		l := shared(b.Client(t, nil), "k")
@@ -170,7 +168,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 // Fault: Ours hand over a shared key to each other without end, while a foreign program polls it. The lock is free
 // for a moment after some hand-overs, and the foreign program gets it.
 func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
-	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(key string) foreign) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(key string) foreign) {
 		var stop atomic.Bool
 		var wg sync.WaitGroup
 		for range 3 {
@@ -200,7 +198,7 @@ func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 
 // There is a gap only if somebody waits: otherwise a lock that was released can be had at once.
 func TestNoGapIfNobodyWaits(t *testing.T) {
-	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, _ func(key string) foreign) {
+	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, _ func(key string) foreign) {
 		l := shared(b.Client(t, nil), "k")
 		lease := backend.Acquire(t, l)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -77,7 +77,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 	}
 	contests := map[string]contest{
 		"mutex": mutex(holdfast.KindMutex, func(c *holdfast.Client) *holdfast.Lock {
-			return c.Mutex("m", holdfast.TTL(hour), holdfast.Meta(note, "x"))
+			return c.Mutex("m", holdfast.TTL(hour), holdfast.Meta(note, "a:b\nc+"))
 		}),
 		"exact key": mutex(holdfast.KindMutex, func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey("k", holdfast.TTL(hour)) }),
 		"Redisson":  mutex(holdfast.KindRedisson, func(c *holdfast.Client) *holdfast.Lock { return c.RedissonMutex("r", holdfast.TTL(hour)) }),
@@ -148,6 +148,9 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 				t.Fatalf("%s: the status is %+v, %v", what, s, err)
 			}
 			h, first := s.Holders[0], test.candidates[0]
+			if h.PID != os.Getpid() || h.Host == "" || h.Foreign || what == "mutex" && h.Meta[note] != "a:b\nc+" {
+				t.Errorf("%s: the holder is %+v", what, h)
+			}
 			if h.Identity != first.owner || h.Mode != first.mode || h.Permits != first.permits || h.Fence != s.Fence || h.Since.After(s.Time) || h.TTL <= 0 {
 				t.Errorf("%s: the holder is %+v", what, h)
 			}
@@ -159,7 +162,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 				if w.Since.After(s.Time) || w.Since.Before(h.Since) || i > 0 && w.Since.Before(s.Waiters[i-1].Since) {
 					t.Errorf("%s: %s waits since %s, and it is %s", what, w.Identity, w.Since, s.Time)
 				}
-				if what == "mutex" && w.Meta[note] != "x" {
+				if what == "mutex" && w.Meta[note] != "a:b\nc+" {
 					t.Errorf("%s: waiter %d is %+v", what, i, w)
 				}
 			}

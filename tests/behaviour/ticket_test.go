@@ -52,52 +52,50 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 		"by name": func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") },
 		"by key":  func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey("a") },
 	} {
-		t.Run(kind, func(t *testing.T) {
-			backend.Each(t, func(t *testing.T, b *backend.Backend) {
-				first, second, third := b.Client(t, nil), b.Client(t, &holdfast.Config{Identity: "heir"}), b.Client(t, nil)
-				lease := backend.Acquire(t, lock(first))
-				work := lease.Context(t.Context())
-				here := backend.Start(t, lock(first))
-				backend.Waiters(t, lock(first), 1)
-				there := backend.Start(t, lock(third))
-				backend.Waiters(t, lock(first), 2)
+		eachOf(t, kind, func(t *testing.T, b *backend.Backend) {
+			first, second, third := b.Client(t, nil), b.Client(t, &holdfast.Config{Identity: "heir"}), b.Client(t, nil)
+			lease := backend.Acquire(t, lock(first))
+			work := lease.Context(t.Context())
+			here := backend.Start(t, lock(first))
+			backend.Waiters(t, lock(first), 1)
+			there := backend.Start(t, lock(third))
+			backend.Waiters(t, lock(first), 2)
 
-				ticket := detach(t, lease)
-				if err := lease.Err(); err != holdfast.ErrReleased || context.Cause(work) != holdfast.ErrReleased {
-					t.Errorf("a detached lease: %v, its context: %v", err, context.Cause(work))
-				}
-				expect.Err(t, "Release of a detached lease", lease.Release(t.Context()), nil)
-				expect.Equal(t, "Extend of a detached lease", lease.Extend(t.Context(), time.Minute), holdfast.ErrReleased)
-				expect.Equal(t, "Detach of a detached lease", expect.ErrOf(transfer.Detach(t.Context(), lease, time.Minute)), holdfast.ErrReleased)
-				expect.Err(t, "TryAcquire of a detached lock", expect.ErrOf(lock(second).TryAcquire(t.Context())), holdfast.ErrHeld)
-				expect.Equal(t, "the ticket's name", ticket.Name(), lock(first).Name())
+			ticket := detach(t, lease)
+			if err := lease.Err(); err != holdfast.ErrReleased || context.Cause(work) != holdfast.ErrReleased {
+				t.Errorf("a detached lease: %v, its context: %v", err, context.Cause(work))
+			}
+			expect.Err(t, "Release of a detached lease", lease.Release(t.Context()), nil)
+			expect.Equal(t, "Extend of a detached lease", lease.Extend(t.Context(), time.Minute), holdfast.ErrReleased)
+			expect.Equal(t, "Detach of a detached lease", expect.ErrOf(transfer.Detach(t.Context(), lease, time.Minute)), holdfast.ErrReleased)
+			expect.Err(t, "TryAcquire of a detached lock", expect.ErrOf(lock(second).TryAcquire(t.Context())), holdfast.ErrHeld)
+			expect.Equal(t, "the ticket's name", ticket.Name(), lock(first).Name())
 
-				heir := adopt(t, second, ticket)
-				used(t, first, ticket, holdfast.LossTaken)
-				used(t, second, ticket, holdfast.LossTaken)
-				if heir.Err() != nil || heir.Fence() <= lease.Fence() || heir.Identity() != "heir" || heir.Name() != lock(first).Name() {
-					t.Errorf("adopted %s of %q: %v; it had fence %d before", heir, heir.Identity(), heir.Err(), lease.Fence())
-				}
-				status, err := lock(third).Status(t.Context())
-				if h, held := status.Holder(); err != nil || !held || h.Identity != "heir" || h.Fence != heir.Fence() || len(status.Waiters) != 2 {
-					t.Errorf("%+v, %v", status, err)
-				}
-				expect.Err(t, "Extend of an adopted lease", heir.Extend(t.Context(), time.Minute), nil)
-				select {
-				case <-here:
-					t.Error("a goroutine of the first process has the lock, too")
-				case <-there:
-					t.Error("a waiter has the lock, too")
-				default:
-				}
-				backend.Release(t, heir)
-				next := backend.Receive(t, here)
-				expect.Rises(t, heir.Fence(), next.Fence())
-				backend.Release(t, next)
-				backend.Release(t, backend.Receive(t, there))
-				used(t, third, ticket, holdfast.LossExpired)
-				b.Cleaned(t)
-			})
+			heir := adopt(t, second, ticket)
+			used(t, first, ticket, holdfast.LossTaken)
+			used(t, second, ticket, holdfast.LossTaken)
+			if heir.Err() != nil || heir.Fence() <= lease.Fence() || heir.Identity() != "heir" || heir.Name() != lock(first).Name() {
+				t.Errorf("adopted %s of %q: %v; it had fence %d before", heir, heir.Identity(), heir.Err(), lease.Fence())
+			}
+			status, err := lock(third).Status(t.Context())
+			if h, held := status.Holder(); err != nil || !held || h.Identity != "heir" || h.Fence != heir.Fence() || len(status.Waiters) != 2 {
+				t.Errorf("%+v, %v", status, err)
+			}
+			expect.Err(t, "Extend of an adopted lease", heir.Extend(t.Context(), time.Minute), nil)
+			select {
+			case <-here:
+				t.Error("a goroutine of the first process has the lock, too")
+			case <-there:
+				t.Error("a waiter has the lock, too")
+			default:
+			}
+			backend.Release(t, heir)
+			next := backend.Receive(t, here)
+			expect.Rises(t, heir.Fence(), next.Fence())
+			backend.Release(t, next)
+			backend.Release(t, backend.Receive(t, there))
+			used(t, third, ticket, holdfast.LossExpired)
+			b.Cleaned(t)
 		})
 	}
 }

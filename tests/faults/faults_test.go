@@ -224,15 +224,6 @@ func (w way) acquiring(name string) proxy.Match {
 	return proxy.Containing("MULTI", "{"+name+"}", "PXAT")
 }
 
-// acquiring matches an acquire of a mutex in any way.
-func acquiring(name string) proxy.Match {
-	return either(native.acquiring(name), single.acquiring(name))
-}
-
-func releasing(name string) proxy.Match {
-	return either(native.releasing(name), single.releasing(name))
-}
-
 // releasing matches a release of a mutex in this way. If the server has a command for it, a single release does
 // not need the script for batches.
 func (w way) releasing(name string) proxy.Match {
@@ -258,12 +249,6 @@ func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
 	deadline := lease.Deadline()
 	pttl := expect.Of(rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Result()).OK(t)
 	notPast(t, lease, deadline, pttl)
-}
-
-// expired reports whether err says that a lease is lost which would have ended by now, had it not been renewed
-// since then. A claim of 1.5 s does not outlast a machine that stands still.
-func expired(err error, deadline time.Time) bool {
-	return errors.Is(err, holdfast.ErrLost) && time.Now().After(deadline)
 }
 
 // notPast requires that the deadline is not past the expiry of a lock that lasts for pttl from now.
@@ -539,48 +524,6 @@ func givenBack(t *testing.T, b *place, held proxy.Held) {
 		t.Fatalf("the late copy is answered %q", reply)
 	}
 	b.Cleaned(t)
-}
-
-// Fault: The network doubles commands. Both copies bring the same grant, and fences rise. A native acquire is not doubled: TCP
-// delivers it once, and the client sends it once.
-func TestDoubledCommands(t *testing.T) {
-	eachForm(t, holdfast.Config{}, doubledCommands)
-}
-
-func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
-	last := uint64(0)
-	for range 20 { // either copy may come first
-		if w.native {
-			lease := backend.Acquire(t, w.lock(c))
-			expect.Rises(t, last, lease.Fence())
-			last = lease.Fence()
-			// It does nothing to a lock that has a waiter.
-			doubled := p.Double(w.releasing("a"))
-			if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Release: %v", err)
-			}
-			doubled.Reply(t)
-			// The client may remember the lock as contended until it acquires it again.
-			backend.Release(t, backend.Acquire(t, w.lock(c)))
-			continue
-		}
-		doubled := p.Double(w.acquiring("a"))
-		lease := backend.Acquire(t, w.lock(c))
-		doubled.Reply(t)
-		expect.Rises(t, last, lease.Fence())
-		w.within(t, b, lease)
-		began := time.Now()
-		waiting := backend.Start(t, w.rival(c))
-		backend.Waiters(t, w.lock(c), 1)
-		p.Double(w.releasing("a"))
-		if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release: %v", err)
-		}
-		next := backend.Receive(t, waiting)
-		expect.Rises(t, lease.Fence(), next.Fence())
-		backend.ReleaseSince(t, began, next)
-		last = next.Fence()
-	}
 }
 
 // Fault: The context ends in the middle of an acquire. No lock is left, and the waiter behind is served.

@@ -44,12 +44,6 @@ func onePlace(t *testing.T) *place {
 	return newPlace(t, server.One(t))
 }
 
-// eachPlace runs f on every real server, all at once.
-func eachPlace(t *testing.T, f func(t *testing.T, b *place)) {
-	t.Helper()
-	server.Each(t, func(t *testing.T, bin server.Binary) { f(t, newPlace(t, bin)) })
-}
-
 // through returns a client whose connections go through p.
 func (b *place) through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()

@@ -25,14 +25,6 @@ func scripts(b *backend.Backend) int64 {
 	return stats["evalsha"] + stats["delifeq"] + stats["exec"]
 }
 
-// tombstones returns how many tombstones the lock's queue has.
-func tombstones(t *testing.T, rdb *redis.Client) int64 {
-	t.Helper()
-	n, err := rdb.ZCount(t.Context(), "holdfast:{a}:q", "-inf", "(0").Result()
-	expect.OK(t, err)
-	return n
-}
-
 // Fault: A copy of a TryAcquire that was answered "held" comes when the lock is free. It takes nothing, or gives it back.
 func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -56,22 +55,6 @@ func TestServerPausedPastTheTTL(t *testing.T) {
 	})
 }
 
-// Fault: The server restarts with its data while clients wait. They wait on, and are served.
-func TestWaitersOutliveARestart(t *testing.T) {
-	eachKind(t, func(t *testing.T, b *place, w form) {
-		lease := backend.Acquire(t, w.lock(b.Client(t, &impatient), holdfast.TTL(time.Minute)))
-		next := backend.Start(t, w.rival(b.Client(t, &impatient)))
-		backend.Waiters(t, w.lock(b.Client(t, nil)), 1)
-		b.Server.Stop()
-		time.Sleep(impatient.RetryTimeout + 200*time.Millisecond) // longer than an operation is retried
-		b.Server.Restart()
-		backend.Waiters(t, w.lock(b.Client(t, nil)), 1)
-		backend.Release(t, lease)
-		backend.Release(t, backend.Receive(t, next))
-		b.Cleaned(t)
-	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
-}
-
 // Fault: The server is out of memory and evicts nothing, also in the middle of a hand-over. Acquires fail with
 // ErrUnavailable and the code OOM; renewals, releases and downgrades work, and nobody believes in a grant that was not made.
 func TestOutOfMemory(t *testing.T) {
@@ -97,42 +80,6 @@ func TestOutOfMemory(t *testing.T) {
 		backend.Release(t, waiting)
 		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
 		backend.Release(t, backend.Receive(t, next))
-		b.Cleaned(t)
-	})
-}
-
-// Fault: SCRIPT FLUSH at any moment. There is no error, and one holder at a time.
-func TestScriptFlush(t *testing.T) {
-	eachMutex(t, func(t *testing.T, b *backend.Backend) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				expect.Err(t, "Do", expect.ErrOf(b.Server.Do("SCRIPT", "FLUSH")), nil)
-			}
-		})
-		var inside sync.Mutex
-		for range 4 {
-			l := b.Client(t, nil).Mutex("a")
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					var deadline time.Time
-					err := l.Do(t.Context(), func(_ context.Context, lease *holdfast.Lease) error {
-						deadline = lease.Deadline()
-						if !inside.TryLock() {
-							return errors.New("two are inside")
-						}
-						inside.Unlock()
-						return nil
-					})
-					if err != nil && !expired(err, deadline) {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		wg.Wait()
 		b.Cleaned(t)
 	})
 }
@@ -387,19 +334,4 @@ func handsOverSilently(t *testing.T, b *backend.Backend, rules []any) bool {
 		backend.Release(t, served)
 	}
 	return true
-}
-
-// Fault: Pub/sub is forbidden. Waiters poll.
-func TestWaitingWithoutPubSub(t *testing.T) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		do(t, b.Server, "ACL", "SETUSER", "deaf", "on", ">x", "~*", "resetchannels", "+@all")
-		deaf := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "deaf", "x" })
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
-		before := scripts(b)
-		next := backend.Start(t, deaf.Mutex("a"))
-		backend.Eventually(t, "it polls", func() bool { return scripts(b) >= before+6 })
-		backend.Release(t, lease)
-		backend.Release(t, backend.Receive(t, next)) // long before the minute is over
-		b.Cleaned(t)
-	})
 }

@@ -227,21 +227,6 @@ func TestNobodyPassesAWaiter(t *testing.T) {
 	})
 }
 
-// Fault: A waiter gives up. It makes way at once for those behind it.
-func TestWaiterGivesUp(t *testing.T) {
-	each(t, 3, age, func(t *testing.T, s *site) {
-		lease := acquire(t, s.lock())
-		agree(t, lease, 3)
-		cancelled(t, s.lock(), func() {
-			backend.Eventually(t, "it waits", func() bool { return s.tickets() == 3 })
-		})
-		backend.Eventually(t, "its tickets are gone", func() bool { return s.tickets() == 0 })
-		backend.Release(t, lease)
-		backend.Release(t, acquire(t, s.lock()))
-		s.cleaned()
-	})
-}
-
 // Fault: A waiter gives up while its votes are on the way, and its later requests overtake them. No node keeps its ticket.
 func TestVotesArriveAfterTheWaiterGaveUp(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/quorum"
@@ -32,7 +33,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
-	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 func TestMain(m *testing.M) {
@@ -298,10 +298,14 @@ func wantHeld(t *testing.T, l *holdfast.Lock) {
 	}
 }
 
-// What a quorum adds to TestAQuorumsMutexHasOneHolder: all nodes hold the lock under one name, and a waiter whose time is up is told whose.
+// All nodes hold the lock under one name, and a waiter whose time is up is told whose.
 func TestOneHolderAtATime(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
-		lease := acquire(t, s.lock()) // its client makes up an owner's name
+		q := s.quorum(10 * time.Second)
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+			expect.Equal(t, verb+" of a quorum", fmt.Sprintf(verb, q), "quorum.Quorum("+strings.Join(addrsOf(s.nodes), ", ")+")")
+		}
+		lease := acquire(t, q.Mutex("q")) // its client makes up an owner's name
 		agree(t, lease, 3)
 		expect.Same(t, "Nodes", nodesOf(lease), slices.Sorted(slices.Values(addrsOf(s.nodes))))
 		other := s.lock()
@@ -890,56 +894,6 @@ func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
 	})
 }
 
-// Fault: Two nodes of five are killed in turn, and come back without data, under load. Two processes never hold the
-// lock at the same time, and fences rise.
-func TestNodesKilledInTurnUnderLoad(t *testing.T) {
-	soak.Nightly(t)
-	each(t, 5, term, func(t *testing.T, s *site) {
-		var holders, overlaps atomic.Int32
-		var last, grants atomic.Uint64
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var wg sync.WaitGroup
-		for range 3 {
-			q := s.quorum(200 * time.Millisecond)
-			for range 3 {
-				l := q.Mutex("q")
-				wg.Go(func() {
-					for ctx.Err() == nil {
-						lease, err := l.Acquire(ctx)
-						if err != nil {
-							continue // there was no majority just then
-						}
-						if n := holders.Add(1); n != 1 {
-							overlaps.Add(1)
-							t.Errorf("%d holders", n)
-						}
-						expect.Rises(t, last.Swap(lease.Fence()), lease.Fence())
-						grants.Add(1)
-						time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
-						lost := lease.Err()
-						holders.Add(-1)
-						if err := lease.Release(context.Background()); lost == nil && err != nil && !errors.Is(err, holdfast.ErrLost) {
-							t.Logf("Release: %v", err)
-						}
-					}
-				})
-			}
-		}
-		for i, until := 0, time.Now().Add(soak.Duration(t)); i < 2 || time.Now().Before(until); i++ {
-			node := s.nodes[i%2]
-			before := grants.Load()
-			node.Kill()
-			backend.Eventually(t, "the others grant", func() bool { return grants.Load() > before+10 })
-			node.Restart()
-			time.Sleep(term + 500*time.Millisecond)
-		}
-		cancel()
-		wg.Wait()
-		t.Logf("%d grants while 2 of 5 nodes were killed and emptied in turn; %d overlaps", grants.Load(), overlaps.Load())
-	})
-}
-
 // dallying is the context of an acquire whose process pauses after it has sent its first request.
 type dallying struct {
 	context.Context
@@ -1100,6 +1054,25 @@ func TestWaitingWhileANodeHangs(t *testing.T) {
 	})
 }
 
+// blocked waits until n goroutines, started by the caller's, wait in a function of the library: only their
+// stacks show that they have come that far.
+func blocked(t *testing.T, function string, n int) {
+	t.Helper()
+	stacks := make([]byte, 16<<20)
+	_, mine, _ := strings.Cut(string(stacks[:runtime.Stack(stacks, false)]), " ") // "goroutine 7 [running]:"
+	mine, _, _ = strings.Cut(mine, " ")
+	backend.Eventually(t, fmt.Sprint(n, " goroutines wait in ", function), func() bool {
+		count := 0
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			state, frames, _ := strings.Cut(stack, "\n")
+			if strings.Contains(state, "[select") && strings.Contains(frames, function+"(") && strings.Contains(frames, "in goroutine "+mine+"\n") {
+				count++
+			}
+		}
+		return count >= n
+	})
+}
+
 // Goroutines of one process do not compete with each other.
 func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -1148,15 +1121,114 @@ func TestOneServerByTwoAddresses(t *testing.T) {
 	})
 }
 
-// What TestNewQuorumRefuses leaves out: too many nodes, and node timeouts that cannot be.
 func TestQuorumRefuses(t *testing.T) {
 	t.Parallel()
+	client := func(i int, cfg holdfast.Config) *holdfast.Client {
+		return backend.Open(t, &cfg, &redis.Options{Addr: fmt.Sprint("127.0.0.1:", i+1)})
+	}
+	strict := holdfast.Config{Strict: true, MaxTTL: time.Minute}
 	var many []*holdfast.Client
 	for i := range 32 {
-		many = append(many, backend.Open(t, &holdfast.Config{Strict: true}, &redis.Options{Addr: fmt.Sprint("127.0.0.1:", i+1)}))
+		many = append(many, client(i, strict))
 	}
-	expect.Err(t, "32 nodes", expect.ErrOf(quorum.New(many, nil)), holdfast.ErrInvalid)
-	expect.Err(t, "a negative node timeout", expect.ErrOf(quorum.New(many[:3], &quorum.Config{NodeTimeout: -1})), holdfast.ErrInvalid)
-	slow := expect.Of(quorum.New(many[:3], &quorum.Config{NodeTimeout: time.Second})).OK(t)
-	expect.Err(t, "a node timeout too long for the TTL", expect.ErrOf(slow.Mutex("a", holdfast.TTL(time.Second)).Acquire(t.Context())), holdfast.ErrInvalid)
+	with := func(third *holdfast.Client) []*holdfast.Client { return []*holdfast.Client{many[0], many[1], third} }
+	other := func(change func(*holdfast.Config)) []*holdfast.Client {
+		cfg := strict
+		change(&cfg)
+		return with(client(2, cfg))
+	}
+	for what, all := range map[string][]*holdfast.Client{
+		"no clients":     nil,
+		"two clients":    many[:2],
+		"32 nodes":       many,
+		"a nil client":   with(nil),
+		"a server twice": with(many[0]),
+		"not Strict":     other(func(cfg *holdfast.Config) { cfg.Strict = false }),
+		"another MaxTTL": other(func(cfg *holdfast.Config) { cfg.MaxTTL = 2 * time.Minute }),
+		"Replicas":       other(func(cfg *holdfast.Config) { cfg.Durability.Replicas = 1 }),
+		"Fsync":          other(func(cfg *holdfast.Config) { cfg.Durability.Fsync = true }),
+	} {
+		expect.Err(t, what, expect.ErrOf(quorum.New(all, nil)), holdfast.ErrInvalid)
+	}
+	for _, timeout := range []time.Duration{-1, time.Microsecond} {
+		expect.Err(t, "a node timeout of "+timeout.String(), expect.ErrOf(quorum.New(many[:3], &quorum.Config{NodeTimeout: timeout})), holdfast.ErrInvalid)
+	}
+	q := expect.Of(quorum.New(many[:3], &quorum.Config{NodeTimeout: time.Second})).OK(t)
+	for what, l := range map[string]*holdfast.Lock{
+		"no name": q.Mutex(""), "a TTL of 0": q.Mutex("a", holdfast.TTL(0)), "a TTL beyond MaxTTL": q.Mutex("a", holdfast.TTL(time.Hour)),
+		"a node timeout too long for the TTL": q.Mutex("a", holdfast.TTL(time.Second)),
+	} {
+		expect.Err(t, what, expect.ErrOf(l.TryAcquire(t.Context())), holdfast.ErrInvalid)
+	}
+}
+
+func TestThreeOfFourNodesAreAMajority(t *testing.T) {
+	t.Parallel()
+	var all []*holdfast.Client
+	for i := range 4 { // nobody listens there
+		all = append(all, backend.Open(t, &holdfast.Config{Strict: true, RetryTimeout: 20 * time.Millisecond}, &redis.Options{Addr: fmt.Sprint("127.0.0.1:", i+1)}))
+	}
+	_, err := expect.Of(quorum.New(all, nil)).OK(t).Mutex("q").TryAcquire(t.Context())
+	var few *quorum.Error
+	if !errors.As(err, &few) || few.Need != 3 || few.Of != 4 {
+		t.Errorf("TryAcquire: %v", err)
+	}
+}
+
+func TestAQuorumElectsALeader(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		isElection := func(l backend.Locked) {
+			t.Helper()
+			expect.Equal(t, "its kind", expect.Of(l.Status(t.Context())).OK(t).Kind, holdfast.KindElection)
+		}
+		e := election.New(s.lock(holdfast.Identity("first")))
+		isElection(e)
+		expect.Err(t, "Leader while nobody leads", expect.ErrOf(e.Leader(t.Context())), holdfast.ErrNotHeld)
+		first := backend.Campaign(t.Context(), e)
+		one, _ := first.Elected(t)
+		isElection(s.lock())
+		other := election.New(s.lock())
+		expect.Equal(t, "the leader", expect.Of(other.Leader(t.Context())).OK(t).Identity, "first")
+		for status, err := range other.Watch(t.Context()) {
+			expect.OK(t, err)
+			if h, _ := status.Holder(); h.Identity != "first" {
+				t.Errorf("Watch yields %+v", status)
+			}
+			break
+		}
+		second := backend.Campaign(t.Context(), other)
+		first.Answer <- nil
+		two, _ := second.Elected(t)
+		rises(t, two, one.Fence())
+		second.Answer <- nil
+		for _, c := range []*backend.Candidate{first, second} {
+			expect.Err(t, "Run", <-c.Over, nil)
+		}
+	})
+}
+
+// Where the clients of a quorum differ, the first one's Config counts.
+func TestAQuorumHasTheConfigOfItsFirstClient(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		lease := acquire(t, s.lock())
+		queued := make(chan struct{}, 1)
+		var all []*holdfast.Client
+		for i, node := range s.nodes {
+			cfg := &holdfast.Config{Strict: true, MaxTTL: age}
+			if i == 0 {
+				cfg.PollInterval, cfg.TTL = time.Hour, 40*time.Second
+				cfg.Observers = []*holdfast.Observer{{AcquireQueued: func(context.Context, holdfast.AcquireEvent) { queued <- struct{}{} }}}
+			}
+			all = append(all, backend.Open(t, cfg, &redis.Options{Addr: node.Addr()}))
+		}
+		l := expect.Of(quorum.New(all, &quorum.Config{NodeTimeout: 10 * time.Second})).OK(t).Mutex("q")
+		cancelled(t, l, func() {
+			<-queued
+			backend.Release(t, lease)
+			time.Sleep(2 * time.Second) // one that asked every 300 ms or sooner would have the lock by then
+		})
+		lease = acquire(t, l)
+		expect.Between(t, "how long a lease lasts, by the first client's TTL", time.Until(lease.Deadline()), 0, 40*time.Second)
+		backend.Release(t, lease)
+	})
 }

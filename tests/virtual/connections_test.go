@@ -116,29 +116,27 @@ func TestACallerGivesUpBeforeThereIsAConnection(t *testing.T) {
 		"it is cancelled":  {cancels: true},
 		"none can be made": {met: errors.New("unreachable"), lost: 1},
 	} {
-		t.Run(what, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				var lost atomic.Int64
-				cfg.Observers = losses(&lost)
-				w := &tap{srv: srv}
-				l := w.client(t, cfg, func(o *redis.Options) { o.MaxRetries, o.DialerRetries = -1, 1 }).Mutex("a")
-				release(t, acquire(t, l))
-				time.Sleep(time.Hour) // after which the connection is not used again
-				w.set(func() { w.dials = func() error { time.Sleep(500 * time.Millisecond); return c.met } })
-				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-				if c.cancels {
-					ctx, cancel = context.WithCancel(t.Context())
-					time.AfterFunc(200*time.Millisecond, cancel)
-				}
-				defer cancel()
-				if _, err := l.TryAcquire(ctx); !errors.Is(err, ctx.Err()) || err == nil {
-					t.Error(err)
-				}
-				time.Sleep(time.Second)
-				expect.Equal(t, "losses of the server", lost.Load(), c.lost)
-				w.set(func() { w.dials = nil })
-				time.Sleep(10 * time.Second) // until go-redis has a connection again
-			})
+		eachWayOf(t, what, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			var lost atomic.Int64
+			cfg.Observers = losses(&lost)
+			w := &tap{srv: srv}
+			l := w.client(t, cfg, func(o *redis.Options) { o.MaxRetries, o.DialerRetries = -1, 1 }).Mutex("a")
+			release(t, acquire(t, l))
+			time.Sleep(time.Hour) // after which the connection is not used again
+			w.set(func() { w.dials = func() error { time.Sleep(500 * time.Millisecond); return c.met } })
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			if c.cancels {
+				ctx, cancel = context.WithCancel(t.Context())
+				time.AfterFunc(200*time.Millisecond, cancel)
+			}
+			defer cancel()
+			if _, err := l.TryAcquire(ctx); !errors.Is(err, ctx.Err()) || err == nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+			expect.Equal(t, "losses of the server", lost.Load(), c.lost)
+			w.set(func() { w.dials = nil })
+			time.Sleep(10 * time.Second) // until go-redis has a connection again
 		})
 	}
 }

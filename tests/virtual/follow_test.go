@@ -134,17 +134,15 @@ func TestTheNextWaiterAsksWhenAHoldIsNotReleased(t *testing.T) {
 			detach(t, lease, time.Minute)
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				l := newLine(t, srv, time.Second)
-				l.hold(t, time.Millisecond)
-				end(t, srv, l.first.lease)
-				synctest.Wait()
-				expect.AtLeast(t, "requests of the next waiter", l.way.sent(script.Acquire().SHA1), 1)
-				for _, w := range []*waiting{l.second, l.other} {
-					w.giveUp()
-				}
-			})
+		bubbleOf(t, what, func(t *testing.T, srv *holdfasttest.Server) {
+			l := newLine(t, srv, time.Second)
+			l.hold(t, time.Millisecond)
+			end(t, srv, l.first.lease)
+			synctest.Wait()
+			expect.AtLeast(t, "requests of the next waiter", l.way.sent(script.Acquire().SHA1), 1)
+			for _, w := range []*waiting{l.second, l.other} {
+				w.giveUp()
+			}
 		})
 	}
 }
@@ -152,23 +150,21 @@ func TestTheNextWaiterAsksWhenAHoldIsNotReleased(t *testing.T) {
 // Fault: A waiter gives up while a release carries it, whose reply comes late. It does not stay in the queue.
 func TestAWaiterGivesUpWhileAReleaseCarriesIt(t *testing.T) {
 	for what, timeout := range map[string]time.Duration{"in time": 10 * time.Second, "too late": time.Second} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				l := newLine(t, srv, timeout)
-				l.hold(t, time.Millisecond)
-				l.way.set(func() { l.way.late = script.Release().SHA1 })
-				released := async(func() error { return l.first.lease.Release(context.Background()) })
-				time.Sleep(500 * time.Millisecond)
-				l.second.cancel()
-				<-l.second.done
-				expect.Err(t, "Acquire", l.second.err, context.Canceled)
-				if err := <-released; err != nil && timeout > 3*time.Second {
-					t.Errorf("Release: %v", err)
-				}
-				time.Sleep(5 * time.Second)
-				expect.Equal(t, "waiters", l.waiters(t), 0)
-				l.other.served(t, 0)
-			})
+		bubbleOf(t, what, func(t *testing.T, srv *holdfasttest.Server) {
+			l := newLine(t, srv, timeout)
+			l.hold(t, time.Millisecond)
+			l.way.set(func() { l.way.late = script.Release().SHA1 })
+			released := async(func() error { return l.first.lease.Release(context.Background()) })
+			time.Sleep(500 * time.Millisecond)
+			l.second.cancel()
+			<-l.second.done
+			expect.Err(t, "Acquire", l.second.err, context.Canceled)
+			if err := <-released; err != nil && timeout > 3*time.Second {
+				t.Errorf("Release: %v", err)
+			}
+			time.Sleep(5 * time.Second)
+			expect.Equal(t, "waiters", l.waiters(t), 0)
+			l.other.served(t, 0)
 		})
 	}
 }
@@ -201,33 +197,31 @@ func TestAnOutageWhileAReleaseCarriesAWaiter(t *testing.T) {
 	for what, broken := range map[string]state{"no answer": stuck, "connection refused": refused} {
 		for _, patience := range []time.Duration{2 * time.Second, 4 * time.Second} {
 			for _, by := range []string{"a deadline", "Wait"} {
-				t.Run(fmt.Sprint(what, " in ", patience, " by ", by), func(t *testing.T) {
-					bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-						path := newWay(srv)
-						c := path.client(t, holdfast.Config{TTL: 10 * time.Minute, MaxLocalHandovers: -1, CommandTimeout: time.Second})
-						holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
-						first := wait(t, c.Mutex("a"))
-						second := make(chan error, 1)
-						go func() {
-							ctx, l := context.Background(), c.Mutex("a", holdfast.Wait(patience))
-							if by == "a deadline" {
-								var cancel context.CancelFunc
-								ctx, cancel = context.WithTimeout(ctx, patience)
-								defer cancel()
-								l = c.Mutex("a")
-							}
-							_, err := l.Acquire(ctx)
-							second <- err
-						}()
-						time.Sleep(time.Second)
-						release(t, holder)
-						<-first.done
-						time.Sleep(time.Millisecond)
-						path.become(broken)
-						released := async(func() error { return first.lease.Release(context.Background()) })
-						expect.ErrSays(t, "Acquire", <-second, holdfast.ErrUnavailable, "acquire")
-						<-released
-					})
+				bubbleOf(t, fmt.Sprint(what, " in ", patience, " by ", by), func(t *testing.T, srv *holdfasttest.Server) {
+					path := newWay(srv)
+					c := path.client(t, holdfast.Config{TTL: 10 * time.Minute, MaxLocalHandovers: -1, CommandTimeout: time.Second})
+					holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
+					first := wait(t, c.Mutex("a"))
+					second := make(chan error, 1)
+					go func() {
+						ctx, l := context.Background(), c.Mutex("a", holdfast.Wait(patience))
+						if by == "a deadline" {
+							var cancel context.CancelFunc
+							ctx, cancel = context.WithTimeout(ctx, patience)
+							defer cancel()
+							l = c.Mutex("a")
+						}
+						_, err := l.Acquire(ctx)
+						second <- err
+					}()
+					time.Sleep(time.Second)
+					release(t, holder)
+					<-first.done
+					time.Sleep(time.Millisecond)
+					path.become(broken)
+					released := async(func() error { return first.lease.Release(context.Background()) })
+					expect.ErrSays(t, "Acquire", <-second, holdfast.ErrUnavailable, "acquire")
+					<-released
 				})
 			}
 		}

@@ -21,38 +21,36 @@ import (
 // So it is if another lock was set with it.
 func TestALockThatIsSetPastAQueue(t *testing.T) {
 	for what, beside := range map[string]bool{"alone": false, "beside another": true} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				c, way := tapped(t, srv, holdfast.Config{TTL: 10 * time.Minute})
-				holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
-				next := wait(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
-				server(t, srv).Del(t.Context(), "holdfast:{a}")
-				var all sync.WaitGroup
-				if beside { // what comes while a first request is being written leaves together
-					release(t, acquire(t, c.Mutex("first"))) // which connects
-					way.set(func() { way.slow = "{first}" })
-					for _, name := range []string{"first", "b"} {
-						all.Go(func() { release(t, acquire(t, c.Mutex(name))) })
-						time.Sleep(time.Millisecond)
-					}
+		bubbleOf(t, what, func(t *testing.T, srv *holdfasttest.Server) {
+			c, way := tapped(t, srv, holdfast.Config{TTL: 10 * time.Minute})
+			holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
+			next := wait(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
+			server(t, srv).Del(t.Context(), "holdfast:{a}")
+			var all sync.WaitGroup
+			if beside { // what comes while a first request is being written leaves together
+				release(t, acquire(t, c.Mutex("first"))) // which connects
+				way.set(func() { way.slow = "{first}" })
+				for _, name := range []string{"first", "b"} {
+					all.Go(func() { release(t, acquire(t, c.Mutex(name))) })
+					time.Sleep(time.Millisecond)
 				}
-				if lease, err := c.Mutex("a").TryAcquire(t.Context()); err == nil {
-					t.Error("the waiter was passed")
-					release(t, lease)
-				} else if !errors.Is(err, holdfast.ErrHeld) {
-					t.Errorf("TryAcquire: %v", err)
-				}
-				time.AfterFunc(time.Minute, next.cancel)
-				next.served(t, time.Second)
-				all.Wait()
-				if n := way.sent("EXISTS\r\n$14\r\nholdfast:{b}:q\r\n$14\r\nholdfast:{a}:q"); beside && n != 1 {
-					t.Error("the locks did not leave together")
-				}
-				if way.sent("MULTI") == 0 {
-					t.Error("nothing was set")
-				}
-				_ = holder.Release(t.Context())
-			})
+			}
+			if lease, err := c.Mutex("a").TryAcquire(t.Context()); err == nil {
+				t.Error("the waiter was passed")
+				release(t, lease)
+			} else if !errors.Is(err, holdfast.ErrHeld) {
+				t.Errorf("TryAcquire: %v", err)
+			}
+			time.AfterFunc(time.Minute, next.cancel)
+			next.served(t, time.Second)
+			all.Wait()
+			if n := way.sent("EXISTS\r\n$14\r\nholdfast:{b}:q\r\n$14\r\nholdfast:{a}:q"); beside && n != 1 {
+				t.Error("the locks did not leave together")
+			}
+			if way.sent("MULTI") == 0 {
+				t.Error("nothing was set")
+			}
+			_ = holder.Release(t.Context())
 		})
 	}
 }
@@ -189,27 +187,25 @@ func TestAMisjudgedServerClock(t *testing.T) {
 	const ttl = 10 * time.Second
 	const second, ms = time.Second, time.Millisecond
 	for _, ahead := range []time.Duration{5 * second, -5 * second, -400 * ms, 400 * ms, time.Hour, -time.Hour} {
-		t.Run(ahead.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				c, way := tapped(t, srv, holdfast.Config{})
-				way.set(func() { way.ahead = ahead })
-				l := c.Mutex("a", holdfast.TTL(ttl), holdfast.MaxHold(time.Hour))
-				for round := range 2 {
-					scripts := way.sent(script.Acquire().SHA1)
-					lease := acquire(t, l)
-					left, err := server(t, srv).PTTL(t.Context(), "holdfast:{a}").Result()
-					if err != nil || left > ttl*105/100 || left < ttl*95/100 {
-						t.Errorf("the lock lasts for %s, %v", left, err)
-					}
-					if d := time.Until(lease.Deadline()); d > left {
-						t.Errorf("the lease lasts for %s, the lock for %s", d, left)
-					}
-					if n := way.sent(script.Acquire().SHA1) - scripts; round == 1 && n > 0 {
-						t.Errorf("the second acquire took %d scripts", n)
-					}
-					release(t, lease)
+		bubbleOf(t, ahead.String(), func(t *testing.T, srv *holdfasttest.Server) {
+			c, way := tapped(t, srv, holdfast.Config{})
+			way.set(func() { way.ahead = ahead })
+			l := c.Mutex("a", holdfast.TTL(ttl), holdfast.MaxHold(time.Hour))
+			for round := range 2 {
+				scripts := way.sent(script.Acquire().SHA1)
+				lease := acquire(t, l)
+				left, err := server(t, srv).PTTL(t.Context(), "holdfast:{a}").Result()
+				if err != nil || left > ttl*105/100 || left < ttl*95/100 {
+					t.Errorf("the lock lasts for %s, %v", left, err)
 				}
-			})
+				if d := time.Until(lease.Deadline()); d > left {
+					t.Errorf("the lease lasts for %s, the lock for %s", d, left)
+				}
+				if n := way.sent(script.Acquire().SHA1) - scripts; round == 1 && n > 0 {
+					t.Errorf("the second acquire took %d scripts", n)
+				}
+				release(t, lease)
+			}
 		})
 	}
 }
@@ -270,19 +266,39 @@ func TestOnlyPlainMutexesAreSet(t *testing.T) {
 		"Strict":             {cfg: holdfast.Config{Strict: true}, lock: func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") }},
 		"through the client": {cfg: holdfast.Config{ViaClient: true}, lock: func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") }},
 	} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				c, way := tapped(t, srv, test.cfg)
-				ctx := lasting(t, time.Minute)
-				if lease, err := test.lock(c).Acquire(ctx); err == nil {
-					release(t, lease)
-				} else if test.plain {
-					t.Error(err)
-				}
-				expect.Equal(t, "it was set", way.sent("MULTI") > 0, test.plain)
-			})
+		bubbleOf(t, what, func(t *testing.T, srv *holdfasttest.Server) {
+			c, way := tapped(t, srv, test.cfg)
+			ctx := lasting(t, time.Minute)
+			if lease, err := test.lock(c).Acquire(ctx); err == nil {
+				release(t, lease)
+			} else if test.plain {
+				t.Error(err)
+			}
+			expect.Equal(t, "it was set", way.sent("MULTI") > 0, test.plain)
 		})
 	}
+}
+
+// A lock that was found held is asked for by script from then on, until such a request finds it free. That costs one further
+// request, once.
+func TestAContendedLockIsTriedNativelyOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c, way := tapped(t, srv, holdfast.Config{})
+		for range 2 { // the second time the client has forgotten the contention
+			way.set(func() { way.requests = nil })
+			held := acquire(t, client(t, srv).Mutex("a"))
+			const tries = 20
+			for range tries {
+				expect.Err(t, "TryAcquire", expect.ErrOf(c.Mutex("a").TryAcquire(t.Context())), holdfast.ErrHeld)
+			}
+			release(t, held)
+			release(t, acquire(t, c.Mutex("a")))
+			expect.Equal(t, "transactions", way.sent("MULTI"), 1)
+			expect.Equal(t, "acquires by script", way.sent(script.Acquire().SHA1), tries+1)
+			release(t, acquire(t, c.Mutex("a")))
+			expect.Equal(t, "transactions, with that for a free lock", way.sent("MULTI"), 2)
+		}
+	})
 }
 
 // A server that lacks a command is not asked for it again for a minute: locks are acquired by scripts.

@@ -66,20 +66,18 @@ func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
 // once, though the server would keep it for another millisecond.
 func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
 	for kind, lock := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				l := lock(configured(t, srv, cfg, meddle(func(r request) (string, error) {
-					if strings.Contains(r.Script.Name, "acquire") {
-						return r.late(200 * time.Millisecond)
-					}
-					return r.send()
-				})), holdfast.TTL(201*time.Millisecond))
-				for name, get := range map[string]func(context.Context) (*holdfast.Lease, error){"TryAcquire": l.TryAcquire, "Acquire": l.Acquire} {
-					expect.ErrBut(t, name, expect.ErrOf(get(t.Context())), holdfast.ErrUnavailable, holdfast.ErrHeld)
-					synctest.Wait()
-					expect.Of(backend.IsHeld(t.Context(), l)).Is(t, "after "+name+" it is held", false)
+		eachWayOf(t, kind, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			l := lock(configured(t, srv, cfg, meddle(func(r request) (string, error) {
+				if strings.Contains(r.Script.Name, "acquire") {
+					return r.late(200 * time.Millisecond)
 				}
-			})
+				return r.send()
+			})), holdfast.TTL(201*time.Millisecond))
+			for name, get := range map[string]func(context.Context) (*holdfast.Lease, error){"TryAcquire": l.TryAcquire, "Acquire": l.Acquire} {
+				expect.ErrBut(t, name, expect.ErrOf(get(t.Context())), holdfast.ErrUnavailable, holdfast.ErrHeld)
+				synctest.Wait()
+				expect.Of(backend.IsHeld(t.Context(), l)).Is(t, "after "+name+" it is held", false)
+			}
 		})
 	}
 }
@@ -94,32 +92,30 @@ var near = meddle(func(r request) (string, error) {
 // lease lasts, Acquire fails and says so.
 func TestAWaiterOutlivesALateAnswer(t *testing.T) {
 	for late, succeeds := range map[int64]bool{1: true, 1000: false} {
-		t.Run(fmt.Sprint(late), func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				var left atomic.Int64
-				lease := acquire(t, client(t, srv).Mutex("a"))
-				c := configured(t, srv, cfg, near, meddle(func(r request) (string, error) {
-					if r.does("acquire") && left.Add(-1) >= 0 {
-						return r.late(200 * time.Millisecond)
-					}
-					return r.send()
-				}))
-				// Without renewals the lock must be confirmed after a hand-over.
-				first := wait(t, c.Mutex("a", holdfast.TTL(50*time.Millisecond), holdfast.NoRenew()))
-				left.Store(late)
-				release(t, lease)
-				<-first.done
-				if !succeeds {
-					if !errors.Is(first.err, holdfast.ErrUnavailable) ||
-						!strings.Contains(first.err.Error(), "it lasts for 50ms, and the server answers within ") {
-						t.Errorf("%v, %v", first.lease, first.err)
-					}
-				} else if first.err != nil {
-					t.Errorf("Acquire: %v", first.err)
-				} else {
-					_ = first.lease.Release(t.Context()) // it may have expired
+		eachWayOf(t, fmt.Sprint(late), func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			var left atomic.Int64
+			lease := acquire(t, client(t, srv).Mutex("a"))
+			c := configured(t, srv, cfg, near, meddle(func(r request) (string, error) {
+				if r.does("acquire") && left.Add(-1) >= 0 {
+					return r.late(200 * time.Millisecond)
 				}
-			})
+				return r.send()
+			}))
+			// Without renewals the lock must be confirmed after a hand-over.
+			first := wait(t, c.Mutex("a", holdfast.TTL(50*time.Millisecond), holdfast.NoRenew()))
+			left.Store(late)
+			release(t, lease)
+			<-first.done
+			if !succeeds {
+				if !errors.Is(first.err, holdfast.ErrUnavailable) ||
+					!strings.Contains(first.err.Error(), "it lasts for 50ms, and the server answers within ") {
+					t.Errorf("%v, %v", first.lease, first.err)
+				}
+			} else if first.err != nil {
+				t.Errorf("Acquire: %v", first.err)
+			} else {
+				_ = first.lease.Release(t.Context()) // it may have expired
+			}
 		})
 	}
 }
@@ -162,27 +158,6 @@ func TestALockThatExpiredBeforeItsReleaseArrivedWasNotDeleted(t *testing.T) {
 				next.served(t, 5*time.Second)
 			}
 		}
-	})
-}
-
-// Fault: An outage begins after a waiter's first request was answered, and before it is queued. The waiter outlives
-// it.
-func TestAWaiterOutlivesAnOutageThatBeginsAfterItsFirstTry(t *testing.T) {
-	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-		lease := acquire(t, client(t, srv).Mutex("a"))
-		var left atomic.Int32 // acquires until it begins
-		left.Store(1)
-		w := wait(t, configured(t, srv, cfg, meddle(func(r request) (string, error) {
-			if r.Script.Name == "acquire" && left.Add(-1) < 0 {
-				return "", errRefused
-			}
-			return r.send()
-		})).Mutex("a"))
-		time.Sleep(time.Minute)
-		left.Store(1 << 30)
-		time.Sleep(time.Second) // it asks again within a second
-		release(t, lease)
-		w.served(t, time.Second)
 	})
 }
 

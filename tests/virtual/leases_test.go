@@ -40,38 +40,6 @@ func TestRenewalsWaitForEachOther(t *testing.T) {
 	})
 }
 
-// Behind many renewals that hang, others are retried later, and not each by itself.
-func TestRenewalsBehindManyThatHangArePutOff(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		var hangs atomic.Bool
-		var many, singles atomic.Int64
-		c := configured(t, srv, holdfast.Config{CommandTimeout: 10 * time.Second, RetryTimeout: 20 * time.Second},
-			meddle(func(r request) (string, error) {
-				if r.Script.Name == "renew" {
-					singles.Add(1)
-				}
-				if r.does("renew") && hangs.Load() {
-					many.Add(1)
-					return r.hang()
-				}
-				return r.send()
-			}))
-		var leases []*holdfast.Lease
-		for i := range 100 {
-			leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(i), holdfast.TTL(30*time.Second))))
-			time.Sleep(90 * time.Millisecond)
-		}
-		hangs.Store(true)
-		time.Sleep(14 * time.Second)
-		hangs.Store(false)
-		time.Sleep(30 * time.Second)
-		if many.Load() < 16 || singles.Load() > 0 {
-			t.Errorf("%d renewals hung, %d were of one lock; want 16 or more, and none", many.Load(), singles.Load())
-		}
-		alive(t, leases)
-	})
-}
-
 // A lock that was handed over and is held for a moment costs no renewal. If it is held longer, its claim is
 // renewed in time.
 func TestAClaimIsRenewedOnceItIsHeldForAWhile(t *testing.T) {
@@ -106,34 +74,32 @@ func TestAClaimIsRenewedOnceItIsHeldForAWhile(t *testing.T) {
 // Bug: Expiry is measured from the wrong time.
 func TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate(t *testing.T) {
 	for _, late := range []time.Duration{1500 * time.Millisecond, 3100 * time.Millisecond} {
-		t.Run(late.String(), func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				const ttl = 10 * time.Second
-				var on atomic.Bool
-				on.Store(true)
-				cfg.CommandTimeout = 5 * time.Minute
-				c, rdb := configured(t, srv, cfg, belated("renew", late, &on)), server(t, srv)
-				var leases []*holdfast.Lease
-				for i := range 5 {
-					leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(i), holdfast.TTL(ttl))))
-				}
-				renewed := 0
-				for last := leases[0].Deadline(); renewed < 3; time.Sleep(late / 5) {
-					if at := leases[0].Deadline(); at.After(last) {
-						renewed++
-						last = at
-					}
-					for _, lease := range leases {
-						// The server expires a key as soon as the millisecond that it names begins.
-						left := rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Val()
-						expect.AtMost(t, "the lease's time, with that of its lock as the most", time.Until(lease.Deadline()), left)
-						expect.OK(t, lease.Err())
-					}
+		eachWayOf(t, late.String(), func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			const ttl = 10 * time.Second
+			var on atomic.Bool
+			on.Store(true)
+			cfg.CommandTimeout = 5 * time.Minute
+			c, rdb := configured(t, srv, cfg, belated("renew", late, &on)), server(t, srv)
+			var leases []*holdfast.Lease
+			for i := range 5 {
+				leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(i), holdfast.TTL(ttl))))
+			}
+			renewed := 0
+			for last := leases[0].Deadline(); renewed < 3; time.Sleep(late / 5) {
+				if at := leases[0].Deadline(); at.After(last) {
+					renewed++
+					last = at
 				}
 				for _, lease := range leases {
-					release(t, lease)
+					// The server expires a key as soon as the millisecond that it names begins.
+					left := rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Val()
+					expect.AtMost(t, "the lease's time, with that of its lock as the most", time.Until(lease.Deadline()), left)
+					expect.OK(t, lease.Err())
 				}
-			})
+			}
+			for _, lease := range leases {
+				release(t, lease)
+			}
 		})
 	}
 }
@@ -244,71 +210,69 @@ func TestBoundsOfSeveralLocksCountFromWhenAllAreHeld(t *testing.T) {
 		"MaxHold short":  {holdfast.MaxHold(ttl / 2), ttl * 49 / 100, -1, holdfast.LossBound},
 		"MaxHold long":   {holdfast.MaxHold(3 * ttl), ttl * 29 / 10, -1, holdfast.LossBound},
 	} {
-		t.Run(name, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				begun := make(chan string) // receives the key of a renewal, if somebody listens
-				var mu sync.Mutex
-				sent := map[string][]time.Time{} // when renewals of a key were sent
-				c := configured(t, srv, cfg, meddle(func(r request) (string, error) {
-					if !r.does("renew") {
-						return r.send()
-					}
-					reply, err := r.send()
-					mu.Lock()
-					for _, key := range r.Keys {
-						sent[key] = append(sent[key], time.Now())
-						select {
-						case begun <- key:
-						default:
-						}
-					}
-					mu.Unlock()
-					time.Sleep(200 * time.Millisecond)
-					return reply, err
-				}))
-				since := func(key string, from time.Time) int {
-					mu.Lock()
-					defer mu.Unlock()
-					return len(slices.DeleteFunc(slices.Clone(sent[key]), func(at time.Time) bool { return at.Before(from) }))
+		eachWayOf(t, name, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			begun := make(chan string) // receives the key of a renewal, if somebody listens
+			var mu sync.Mutex
+			sent := map[string][]time.Time{} // when renewals of a key were sent
+			c := configured(t, srv, cfg, meddle(func(r request) (string, error) {
+				if !r.does("renew") {
+					return r.send()
 				}
-				other := client(t, srv)
-				l := c.Multi([]string{"a", "b"}, holdfast.TTL(ttl), test.bound)
-				check := func(how string, lease *holdfast.Lease, from time.Time) {
-					t.Helper()
-					held := time.Now()
-					<-lease.Done()
-					lasted := time.Since(held)
-					lostBy(t, lease.Err(), test.reason)
-					expect.Between(t, how+": how long the lease lasts", lasted, test.lasts, max(test.lasts*11/10, test.lasts+ttl/3*2))
-					for _, key := range []string{"holdfast:{a}", "holdfast:{b}"} {
-						// A lock that was handed over is confirmed by one more.
-						if n := since(key, from); test.renewals >= 0 && (n < test.renewals || n > test.renewals+1) {
-							t.Errorf("%s: %s was renewed %d times; want %d", how, key, n, test.renewals)
-						}
+				reply, err := r.send()
+				mu.Lock()
+				for _, key := range r.Keys {
+					sent[key] = append(sent[key], time.Now())
+					select {
+					case begun <- key:
+					default:
 					}
-					if n := since("holdfast:{a}", from); test.renewals >= 0 && n != test.renewals && test.reason == holdfast.LossBound {
-						t.Errorf("%s: the first lock was renewed %d times; want %d", how, n, test.renewals)
-					}
-					_ = lease.Release(context.Background())
-					time.Sleep(ttl)
 				}
-				from := time.Now()
-				check("at once", acquire(t, l), from)
+				mu.Unlock()
+				time.Sleep(200 * time.Millisecond)
+				return reply, err
+			}))
+			since := func(key string, from time.Time) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return len(slices.DeleteFunc(slices.Clone(sent[key]), func(at time.Time) bool { return at.Before(from) }))
+			}
+			other := client(t, srv)
+			l := c.Multi([]string{"a", "b"}, holdfast.TTL(ttl), test.bound)
+			check := func(how string, lease *holdfast.Lease, from time.Time) {
+				t.Helper()
+				held := time.Now()
+				<-lease.Done()
+				lasted := time.Since(held)
+				lostBy(t, lease.Err(), test.reason)
+				expect.Between(t, how+": how long the lease lasts", lasted, test.lasts, max(test.lasts*11/10, test.lasts+ttl/3*2))
+				for _, key := range []string{"holdfast:{a}", "holdfast:{b}"} {
+					// A lock that was handed over is confirmed by one more.
+					if n := since(key, from); test.renewals >= 0 && (n < test.renewals || n > test.renewals+1) {
+						t.Errorf("%s: %s was renewed %d times; want %d", how, key, n, test.renewals)
+					}
+				}
+				if n := since("holdfast:{a}", from); test.renewals >= 0 && n != test.renewals && test.reason == holdfast.LossBound {
+					t.Errorf("%s: the first lock was renewed %d times; want %d", how, n, test.renewals)
+				}
+				_ = lease.Release(context.Background())
+				time.Sleep(ttl)
+			}
+			from := time.Now()
+			check("at once", acquire(t, l), from)
 
-				blocking := acquire(t, other.Mutex("b"))
-				w := wait(t, l)
-				for range 5 { // the fifth renewal of a is under way
-					for <-begun != "holdfast:{a}" {
-					}
+			blocking := acquire(t, other.Mutex("b"))
+			w := wait(t, l)
+			for range 5 { // the fifth renewal of a is under way
+				for <-begun != "holdfast:{a}" {
 				}
-				if test.renewals == 0 {
-					time.Sleep(ttl / 4) // part of the TTL of a is over
-				}
-				time.Sleep(time.Millisecond)
-				release(t, blocking)
-				w.granted(t)
-				check("after a wait", w.lease, w.at.Add(-time.Microsecond))
-			})
+			}
+			if test.renewals == 0 {
+				time.Sleep(ttl / 4) // part of the TTL of a is over
+			}
+			time.Sleep(time.Millisecond)
+			release(t, blocking)
+			w.granted(t)
+			check("after a wait", w.lease, w.at.Add(-time.Microsecond))
 		})
 	}
 }

@@ -99,72 +99,70 @@ func TestObserversOfAHandOver(t *testing.T) {
 // Observers are told once of an outage and once of its end, however many requests fail in between, and of a lease lost in it.
 func TestObserversOfAnOutage(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
-		t.Run(fmt.Sprintf("hangs %v", hangs), func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				var r recorder.Recorder
-				var log journal
-				var d moody
-				cfg.Observers, cfg.Logger = []*holdfast.Observer{r.Observer()}, log.logger()
-				t.Cleanup(func() { r.Check(t) })
-				c := configured(t, srv, cfg, d.wrap)
-				short, long := acquire(t, c.Mutex("short", holdfast.Identity("me"))), acquire(t, c.Mutex("long", holdfast.TTL(10*time.Minute)))
-				began := time.Now()
-				if d.hangs.Store(hangs); !hangs {
-					d.refuse(errRefused)
+		eachWayOf(t, fmt.Sprintf("hangs %v", hangs), func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			var r recorder.Recorder
+			var log journal
+			var d moody
+			cfg.Observers, cfg.Logger = []*holdfast.Observer{r.Observer()}, log.logger()
+			t.Cleanup(func() { r.Check(t) })
+			c := configured(t, srv, cfg, d.wrap)
+			short, long := acquire(t, c.Mutex("short", holdfast.Identity("me"))), acquire(t, c.Mutex("long", holdfast.TTL(10*time.Minute)))
+			began := time.Now()
+			if d.hangs.Store(hangs); !hangs {
+				d.refuse(errRefused)
+			}
+			time.Sleep(time.Minute)
+			if told := r.Servers(); len(told) != 1 || !strings.HasPrefix(told[0], "lost 127.0.0.1:0: ") {
+				t.Errorf("during the outage, told was %q", told)
+			}
+			expect.Err(t, "Err", short.Err(), holdfast.ErrLost)
+			expect.Err(t, "TryAcquire", expect.ErrOf(c.Mutex("other").TryAcquire(context.Background())), holdfast.ErrUnavailable)
+			d.hangs.Store(false)
+			d.refuse(nil)
+			time.Sleep(time.Minute) // in which something is sent
+			release(t, long)
+			down := time.Since(began)
+			time.Sleep(time.Second)
+			if told := r.Servers(); len(told) != 2 || !strings.HasPrefix(told[1], "found 127.0.0.1:0 after ") {
+				t.Errorf("after an outage of at most %s, told was %q", down, told)
+			}
+			all := r.Acquires()
+			var failed, renewed int
+			for i, e := range all[0].Events {
+				switch e {
+				case "RenewFailed":
+					failed++
+				case "Renewed":
+					renewed++
+				case "Lost":
+					expect.Equal(t, "the last event", i, len(all[0].Events)-1)
 				}
-				time.Sleep(time.Minute)
-				if told := r.Servers(); len(told) != 1 || !strings.HasPrefix(told[0], "lost 127.0.0.1:0: ") {
-					t.Errorf("during the outage, told was %q", told)
+			}
+			if failed == 0 || !all[0].Lost || all[0].Last.Reason != holdfast.LossUnreachable || all[0].Last.Held < 10*time.Second ||
+				all[0].Last.Held > 16*time.Second {
+				t.Errorf("of the lease that was lost, told was %v, at last %+v", all[0].Events, all[0].Last)
+			}
+			for _, e := range all[0].Leases {
+				if e.Err != nil && (!errors.Is(e.Err, holdfast.ErrUnavailable) || e.Deadline.Before(began)) {
+					t.Errorf("RenewFailed: %+v", e)
 				}
-				expect.Err(t, "Err", short.Err(), holdfast.ErrLost)
-				expect.Err(t, "TryAcquire", expect.ErrOf(c.Mutex("other").TryAcquire(context.Background())), holdfast.ErrUnavailable)
-				d.hangs.Store(false)
-				d.refuse(nil)
-				time.Sleep(time.Minute) // in which something is sent
-				release(t, long)
-				down := time.Since(began)
-				time.Sleep(time.Second)
-				if told := r.Servers(); len(told) != 2 || !strings.HasPrefix(told[1], "found 127.0.0.1:0 after ") {
-					t.Errorf("after an outage of at most %s, told was %q", down, told)
-				}
-				all := r.Acquires()
-				var failed, renewed int
-				for i, e := range all[0].Events {
-					switch e {
-					case "RenewFailed":
-						failed++
-					case "Renewed":
-						renewed++
-					case "Lost":
-						expect.Equal(t, "the last event", i, len(all[0].Events)-1)
-					}
-				}
-				if failed == 0 || !all[0].Lost || all[0].Last.Reason != holdfast.LossUnreachable || all[0].Last.Held < 10*time.Second ||
-					all[0].Last.Held > 16*time.Second {
-					t.Errorf("of the lease that was lost, told was %v, at last %+v", all[0].Events, all[0].Last)
-				}
-				for _, e := range all[0].Leases {
-					if e.Err != nil && (!errors.Is(e.Err, holdfast.ErrUnavailable) || e.Deadline.Before(began)) {
-						t.Errorf("RenewFailed: %+v", e)
-					}
-				}
-				if a := all[1]; a.Lost || a.Last == nil {
-					t.Errorf("of the lease that outlived the outage, told was %v", a.Events)
-				}
-				if a := all[2]; a.End == nil || !errors.Is(a.End.Err, holdfast.ErrUnavailable) {
-					t.Errorf("of the acquire that failed, told was %v", a.Events)
-				}
-				warnings := log.lines("WARN")
-				if len(warnings) != 2 || !strings.HasPrefix(warnings[0], `msg="holdfast: server does not answer" server=127.0.0.1:0 error=`) ||
-					!strings.HasPrefix(warnings[1], fmt.Sprintf(
-						`msg="holdfast: lease lost" lock=short reason=unreachable fence=%d identity=me server=127.0.0.1:0 error=`, short.Fence())) {
-					t.Errorf("the warnings were %q", warnings)
-				}
-				if said := log.lines("INFO"); len(said) != 1 ||
-					!strings.HasPrefix(said[0], `msg="holdfast: server answers again" server=127.0.0.1:0 down=`) {
-					t.Errorf("the news were %q", said)
-				}
-			})
+			}
+			if a := all[1]; a.Lost || a.Last == nil {
+				t.Errorf("of the lease that outlived the outage, told was %v", a.Events)
+			}
+			if a := all[2]; a.End == nil || !errors.Is(a.End.Err, holdfast.ErrUnavailable) {
+				t.Errorf("of the acquire that failed, told was %v", a.Events)
+			}
+			warnings := log.lines("WARN")
+			if len(warnings) != 2 || !strings.HasPrefix(warnings[0], `msg="holdfast: server does not answer" server=127.0.0.1:0 error=`) ||
+				!strings.HasPrefix(warnings[1], fmt.Sprintf(
+					`msg="holdfast: lease lost" lock=short reason=unreachable fence=%d identity=me server=127.0.0.1:0 error=`, short.Fence())) {
+				t.Errorf("the warnings were %q", warnings)
+			}
+			if said := log.lines("INFO"); len(said) != 1 ||
+				!strings.HasPrefix(said[0], `msg="holdfast: server answers again" server=127.0.0.1:0 down=`) {
+				t.Errorf("the news were %q", said)
+			}
 		})
 	}
 }

@@ -67,41 +67,39 @@ func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 		"quits":    func(c net.Conn) { _, _ = io.WriteString(c, "-ERR unsupported command\r\n"); _ = c.Close() },
 		"confirms": nil,
 	} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				const minutes = 2
-				locks := 10
-				if subscribed == nil { // enough to exceed the bound if each reopens the subscription once more
-					locks = 40
-				}
-				var d unheard
-				p := &voiceless{srv: srv, subscribed: subscribed}
-				scripts, waiter := &d.asked, (*holdfast.Client)(nil)
-				if subscribed == nil {
-					waiter = client(t, srv, d.wrap)
-				} else {
-					scripts, waiter = &p.scripts, opened(t, p.dial, holdfast.Config{}, func(*redis.Options) {})
-				}
-				holder := client(t, srv)
-				var held []*holdfast.Lease
-				var waits []*waiting
-				for i := range locks {
-					held = append(held, acquire(t, holder.Mutex(fmt.Sprint("lock", i))))
-					waits = append(waits, wait(t, waiter.Mutex(fmt.Sprint("lock", i))))
-				}
-				time.Sleep(20 * time.Second) // until all poll
-				scripts.Store(0)
-				d.subscriptions.Store(0)
-				time.Sleep(minutes * time.Minute)
-				// A second between two polls, less a tenth for jitter, and three attempts to be heard every 30 s, once more
-				// than fit into these minutes.
-				expect.Between(t, "scripts", scripts.Load(), 0, int64(locks*minutes*60*5/4))
-				expect.Between(t, "subscriptions", d.subscriptions.Load(), 0, int64((2*minutes+1)*3))
-				for i, lease := range held {
-					release(t, lease)
-					waits[i].served(t, 2*time.Second)
-				}
-			})
+		bubbleOf(t, what, func(t *testing.T, srv *holdfasttest.Server) {
+			const minutes = 2
+			locks := 10
+			if subscribed == nil { // enough to exceed the bound if each reopens the subscription once more
+				locks = 40
+			}
+			var d unheard
+			p := &voiceless{srv: srv, subscribed: subscribed}
+			scripts, waiter := &d.asked, (*holdfast.Client)(nil)
+			if subscribed == nil {
+				waiter = client(t, srv, d.wrap)
+			} else {
+				scripts, waiter = &p.scripts, opened(t, p.dial, holdfast.Config{}, func(*redis.Options) {})
+			}
+			holder := client(t, srv)
+			var held []*holdfast.Lease
+			var waits []*waiting
+			for i := range locks {
+				held = append(held, acquire(t, holder.Mutex(fmt.Sprint("lock", i))))
+				waits = append(waits, wait(t, waiter.Mutex(fmt.Sprint("lock", i))))
+			}
+			time.Sleep(20 * time.Second) // until all poll
+			scripts.Store(0)
+			d.subscriptions.Store(0)
+			time.Sleep(minutes * time.Minute)
+			// A second between two polls, less a tenth for jitter, and three attempts to be heard every 30 s, once more
+			// than fit into these minutes.
+			expect.Between(t, "scripts", scripts.Load(), 0, int64(locks*minutes*60*5/4))
+			expect.Between(t, "subscriptions", d.subscriptions.Load(), 0, int64((2*minutes+1)*3))
+			for i, lease := range held {
+				release(t, lease)
+				waits[i].served(t, 2*time.Second)
+			}
 		})
 	}
 }
@@ -130,26 +128,24 @@ func TestOneKeyUnderTwoPrefixes(t *testing.T) {
 		"the key of another's name": {keyed("two:{n}"), named},
 		"in Redisson's form":        {redisson, redisson},
 	} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				two := holdfast.Config{Prefix: "two:"}
-				holder := locks.holder(configured(t, srv, holdfast.Config{Prefix: "one:"}))
-				waiter := locks.waiter(configured(t, srv, two))
-				lease := acquire(t, holder)
-				first := wait(t, waiter)
-				time.Sleep(20 * time.Second)
-				release(t, lease)
-				first.served(t, 400*time.Millisecond)
+		bubbleOf(t, what, func(t *testing.T, srv *holdfasttest.Server) {
+			two := holdfast.Config{Prefix: "two:"}
+			holder := locks.holder(configured(t, srv, holdfast.Config{Prefix: "one:"}))
+			waiter := locks.waiter(configured(t, srv, two))
+			lease := acquire(t, holder)
+			first := wait(t, waiter)
+			time.Sleep(20 * time.Second)
+			release(t, lease)
+			first.served(t, 400*time.Millisecond)
 
-				lease = acquire(t, holder)
-				first = wait(t, waiter)
-				second := wait(t, locks.waiter(configured(t, srv, two)))
-				time.Sleep(30 * time.Second)
-				first.giveUp()
-				time.Sleep(100 * time.Millisecond)
-				release(t, lease)
-				second.served(t, 400*time.Millisecond)
-			})
+			lease = acquire(t, holder)
+			first = wait(t, waiter)
+			second := wait(t, locks.waiter(configured(t, srv, two)))
+			time.Sleep(30 * time.Second)
+			first.giveUp()
+			time.Sleep(100 * time.Millisecond)
+			release(t, lease)
+			second.served(t, 400*time.Millisecond)
 		})
 	}
 }
@@ -164,29 +160,27 @@ func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
 		"a key and its name":    {keyed("one:{n}"), named},
 		"in Redisson's form":    {redisson, redisson},
 	} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				var asked atomic.Int64
-				one := holdfast.Config{Prefix: "one:"}
-				holder := locks.holder(configured(t, srv, one))
-				waiter := locks.waiter(configured(t, srv, one, counted("acquire", &asked)))
-				// The value is written by the holder's request first, and then by hand-overs.
-				lease := acquire(t, holder)
-				for range 3 {
-					asked.Store(0)
-					w := wait(t, waiter)
-					time.Sleep(20 * time.Second)
-					expect.Between(t, "how often the waiter asks in 20 s", asked.Load(), 0, 4)
-					release(t, lease)
-					w.served(t, 100*time.Millisecond)
-					lease = acquire(t, holder)
-					next := wait(t, holder)
-					release(t, lease)
-					next.granted(t)
-					lease = next.lease
-				}
+		bubbleOf(t, what, func(t *testing.T, srv *holdfasttest.Server) {
+			var asked atomic.Int64
+			one := holdfast.Config{Prefix: "one:"}
+			holder := locks.holder(configured(t, srv, one))
+			waiter := locks.waiter(configured(t, srv, one, counted("acquire", &asked)))
+			// The value is written by the holder's request first, and then by hand-overs.
+			lease := acquire(t, holder)
+			for range 3 {
+				asked.Store(0)
+				w := wait(t, waiter)
+				time.Sleep(20 * time.Second)
+				expect.Between(t, "how often the waiter asks in 20 s", asked.Load(), 0, 4)
 				release(t, lease)
-			})
+				w.served(t, 100*time.Millisecond)
+				lease = acquire(t, holder)
+				next := wait(t, holder)
+				release(t, lease)
+				next.granted(t)
+				lease = next.lease
+			}
+			release(t, lease)
 		})
 	}
 }

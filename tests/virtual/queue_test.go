@@ -108,10 +108,10 @@ func TestAStandbyDoesNotPutOffALook(t *testing.T) {
 			if len(waiters) != 1 {
 				t.Fatalf("%q are in the queue", waiters)
 			}
-			token, channel := tokenOf(waiters[0])
+			member := strings.Split(waiters[0], "\n")
 			now := expect.Of(observer.Time(t.Context()).Result()).OK(t)
-			message := fmt.Sprintf("hf2 standby %s %d %d", token, now.UnixMicro(), now.Add(25*time.Second).UnixMicro())
-			expect.Equal(t, "who have heard it", observer.Publish(t.Context(), channel, message).Val(), 1)
+			message := fmt.Sprintf("hf2 standby %s %d %d", member[0], now.UnixMicro(), now.Add(25*time.Second).UnixMicro())
+			expect.Equal(t, "who have heard it", observer.Publish(t.Context(), member[2], message).Val(), 1)
 			time.Sleep(time.Second)
 		}
 		w.served(t, 6*time.Second+50*time.Millisecond)
@@ -122,45 +122,43 @@ func TestAStandbyDoesNotPutOffALook(t *testing.T) {
 // although the lock becomes free meanwhile, or was granted to the goroutine that has left.
 func TestNobodyPassesAProcessThatAsksAnew(t *testing.T) {
 	for what, granted := range map[string]bool{"it asks": false, "its grant finds nobody": true} {
-		t.Run(what, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				lease := acquire(t, client(t, srv).Mutex("a"))
-				var slow atomic.Bool
-				c := configured(t, srv, cfg, meddle(func(r request) (string, error) {
-					switch {
-					case !slow.Load() || !r.does("acquire"):
-						return r.send()
-					case granted:
-						return r.late(200 * time.Millisecond)
-					}
-					time.Sleep(500 * time.Millisecond)
+		eachWayOf(t, what, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			lease := acquire(t, client(t, srv).Mutex("a"))
+			var slow atomic.Bool
+			c := configured(t, srv, cfg, meddle(func(r request) (string, error) {
+				switch {
+				case !slow.Load() || !r.does("acquire"):
 					return r.send()
-				}))
-				options := []holdfast.MutexOption{holdfast.TTL(20 * time.Second)}
-				if granted { // without renewals the lock must be confirmed after a hand-over
-					options = append(options, holdfast.NoRenew())
+				case granted:
+					return r.late(200 * time.Millisecond)
 				}
-				leaving := wait(t, c.Mutex("a", options...))
-				staying := wait(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
-				behind := wait(t, client(t, srv).Mutex("a"))
-				slow.Store(true)
-				if granted {
-					release(t, lease)
-					time.Sleep(100 * time.Millisecond) // the answer is on its way
-					leaving.cancel()
-				} else {
-					leaving.cancel()
-					time.Sleep(100 * time.Millisecond) // it is asking
-					release(t, lease)
-				}
-				select {
-				case <-staying.done:
-				case <-behind.done:
-					t.Fatal("the process behind was served first")
-				}
-				staying.served(t, 0)
-				behind.served(t, time.Second)
-			})
+				time.Sleep(500 * time.Millisecond)
+				return r.send()
+			}))
+			options := []holdfast.MutexOption{holdfast.TTL(20 * time.Second)}
+			if granted { // without renewals the lock must be confirmed after a hand-over
+				options = append(options, holdfast.NoRenew())
+			}
+			leaving := wait(t, c.Mutex("a", options...))
+			staying := wait(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
+			behind := wait(t, client(t, srv).Mutex("a"))
+			slow.Store(true)
+			if granted {
+				release(t, lease)
+				time.Sleep(100 * time.Millisecond) // the answer is on its way
+				leaving.cancel()
+			} else {
+				leaving.cancel()
+				time.Sleep(100 * time.Millisecond) // it is asking
+				release(t, lease)
+			}
+			select {
+			case <-staying.done:
+			case <-behind.done:
+				t.Fatal("the process behind was served first")
+			}
+			staying.served(t, 0)
+			behind.served(t, time.Second)
 		})
 	}
 }
@@ -169,29 +167,27 @@ func TestNobodyPassesAProcessThatAsksAnew(t *testing.T) {
 // then. It keeps the promise, and has the lock when the claim ends, also if it has looked earlier.
 func TestAWaiterKeepsItsPromise(t *testing.T) {
 	for name, early := range map[string]int{"no earlier look": 0, "an earlier look": 1} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				var doomed mortals
-				var d eager
-				holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
-				next := wait(t, doomed.process(t, srv).Mutex("a"))
-				behind := wait(t, client(t, srv, d.wrap).Mutex("a"))
-				if early > 0 {
-					d.mu.Lock()
-					d.interrupt()
-					d.mu.Unlock()
-					synctest.Wait()
-				}
-				looks, _ := d.counted()
-				expect.Equal(t, "looks", looks, early)
-				release(t, holder)
-				<-next.done
-				doomed.kill()
-				behind.served(t, 1500*time.Millisecond+50*time.Millisecond)
-				if looks, standbys := d.counted(); looks != 2 || standbys > 0 {
-					t.Errorf("it was told %d times to look, and looked %d times", standbys, looks)
-				}
-			})
+		bubbleOf(t, name, func(t *testing.T, srv *holdfasttest.Server) {
+			var doomed mortals
+			var d eager
+			holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
+			next := wait(t, doomed.process(t, srv).Mutex("a"))
+			behind := wait(t, client(t, srv, d.wrap).Mutex("a"))
+			if early > 0 {
+				d.mu.Lock()
+				d.interrupt()
+				d.mu.Unlock()
+				synctest.Wait()
+			}
+			looks, _ := d.counted()
+			expect.Equal(t, "looks", looks, early)
+			release(t, holder)
+			<-next.done
+			doomed.kill()
+			behind.served(t, 1500*time.Millisecond+50*time.Millisecond)
+			if looks, standbys := d.counted(); looks != 2 || standbys > 0 {
+				t.Errorf("it was told %d times to look, and looked %d times", standbys, looks)
+			}
 		})
 	}
 }
@@ -233,23 +229,21 @@ func TestALockIsHandedToAWaiterWhoseLooksAreRefused(t *testing.T) {
 	for name, late := range map[string]time.Duration{
 		"before it looks": -time.Millisecond, "at its first look": 25 * time.Millisecond, "between two": time.Minute,
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				var moves atomic.Bool
-				refuses := meddle(func(r request) (string, error) {
-					if moves.Load() && r.does("acquire") {
-						return "", driver.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot")
-					}
-					return r.send()
-				})
-				holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
-				next := wait(t, client(t, srv, refuses).Mutex("a"))
-				moves.Store(true)
-				time.Sleep(500*time.Millisecond + late) // it has waited for a second
-				release(t, holder)
-				next.served(t, time.Second)
-				moves.Store(false)
+		bubbleOf(t, name, func(t *testing.T, srv *holdfasttest.Server) {
+			var moves atomic.Bool
+			refuses := meddle(func(r request) (string, error) {
+				if moves.Load() && r.does("acquire") {
+					return "", driver.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot")
+				}
+				return r.send()
 			})
+			holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
+			next := wait(t, client(t, srv, refuses).Mutex("a"))
+			moves.Store(true)
+			time.Sleep(500*time.Millisecond + late) // it has waited for a second
+			release(t, holder)
+			next.served(t, time.Second)
+			moves.Store(false)
 		})
 	}
 }

@@ -22,31 +22,29 @@ import (
 // pub/sub. The waiter waits on, and looks again soon.
 func TestWaitersOutliveOutagesAndRefusals(t *testing.T) {
 	for what, polls := range map[string]bool{"queued": false, "polling": true} {
-		t.Run(what, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				d := unheard{refused: driver.ReplyError("NOPERM this user has no permissions to access one of the channels")}
-				wrap := d.wrap
-				if !polls {
-					wrap = d.moody.wrap
-				}
-				lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Hour)))
-				w := wait(t, configured(t, srv, cfg, wrap).Mutex("a"))
-				time.Sleep(10 * time.Second)
-				d.hangs.Store(true)
-				time.Sleep(time.Minute)
-				d.hangs.Store(false)
-				d.refuse(driver.ReplyError("OOM command not allowed when used memory > 'maxmemory'."))
-				server(t, srv).Del(t.Context(), "holdfast:{a}") // as if it had expired
-				time.Sleep(time.Minute)
-				select {
-				case <-w.done:
-					t.Fatalf("the wait has ended: %v", w.err)
-				default:
-				}
-				d.refuse(nil)
-				w.served(t, 5*time.Second)
-				_ = lease.Release(t.Context())
-			})
+		eachWayOf(t, what, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			d := unheard{refused: driver.ReplyError("NOPERM this user has no permissions to access one of the channels")}
+			wrap := d.wrap
+			if !polls {
+				wrap = d.moody.wrap
+			}
+			lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Hour)))
+			w := wait(t, configured(t, srv, cfg, wrap).Mutex("a"))
+			time.Sleep(10 * time.Second)
+			d.hangs.Store(true)
+			time.Sleep(time.Minute)
+			d.hangs.Store(false)
+			d.refuse(driver.ReplyError("OOM command not allowed when used memory > 'maxmemory'."))
+			server(t, srv).Del(t.Context(), "holdfast:{a}") // as if it had expired
+			time.Sleep(time.Minute)
+			select {
+			case <-w.done:
+				t.Fatalf("the wait has ended: %v", w.err)
+			default:
+			}
+			d.refuse(nil)
+			w.served(t, 5*time.Second)
+			_ = lease.Release(t.Context())
 		})
 	}
 }
@@ -221,31 +219,29 @@ func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
 		"semaphore": func(c *holdfast.Client) *holdfast.Lock { return c.Semaphore("a", 1).Permits(1) },
 		"writer":    func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("a").Writer() },
 	} {
-		t.Run(what, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				lease := acquire(t, lock(client(t, srv)))
-				defer release(t, lease)
-				l := lock(configured(t, srv, cfg, meddle(func(r request) (string, error) {
-					if r.Urgent { // a release
-						time.Sleep(100 * time.Millisecond)
-					}
-					return r.send()
-				})))
-				for round := range 3 { // the first waiter asks before it is subscribed, those after it when they are
-					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-					expect.Err(t, "Acquire", expect.ErrOf(l.Acquire(ctx)), context.DeadlineExceeded)
-					cancel()
-					expect.Of(backend.Waiting(t.Context(), l)).Is(t, fmt.Sprintf("round %d: those that are counted as waiting", round), 0)
+		eachWayOf(t, what, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			lease := acquire(t, lock(client(t, srv)))
+			defer release(t, lease)
+			l := lock(configured(t, srv, cfg, meddle(func(r request) (string, error) {
+				if r.Urgent { // a release
+					time.Sleep(100 * time.Millisecond)
 				}
-				other := wait(t, l)
-				ctx := lasting(t, time.Second)
+				return r.send()
+			})))
+			for round := range 3 { // the first waiter asks before it is subscribed, those after it when they are
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 				expect.Err(t, "Acquire", expect.ErrOf(l.Acquire(ctx)), context.DeadlineExceeded)
-				begun := time.Now()
-				if waiting, err := backend.Waiting(t.Context(), l); err != nil || waiting != 1 || time.Since(begun) > 50*time.Millisecond {
-					t.Errorf("%d are counted that wait, and one does: %v, after %s", waiting, err, time.Since(begun))
-				}
-				other.giveUp()
-			})
+				cancel()
+				expect.Of(backend.Waiting(t.Context(), l)).Is(t, fmt.Sprintf("round %d: those that are counted as waiting", round), 0)
+			}
+			other := wait(t, l)
+			ctx := lasting(t, time.Second)
+			expect.Err(t, "Acquire", expect.ErrOf(l.Acquire(ctx)), context.DeadlineExceeded)
+			begun := time.Now()
+			if waiting, err := backend.Waiting(t.Context(), l); err != nil || waiting != 1 || time.Since(begun) > 50*time.Millisecond {
+				t.Errorf("%d are counted that wait, and one does: %v, after %s", waiting, err, time.Since(begun))
+			}
+			other.giveUp()
 		})
 	}
 }
@@ -257,31 +253,29 @@ func TestLateRenewal(t *testing.T) {
 		if kind == "several" {
 			continue // each of them is renewed by itself
 		}
-		t.Run(kind, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				var met atomic.Bool
-				copies := make(chan request, 1)
-				l := lock(configured(t, srv, cfg, meddle(func(r request) (string, error) {
-					if !strings.Contains(r.Script.Name, "renew") || met.Swap(true) {
-						return r.send()
-					}
-					copies <- r
-					return "", errNoAnswer
-				})), holdfast.TTL(5*time.Second))
-				lease := acquire(t, l)
-				late := <-copies
-				expect.OK(t, lease.Extend(t.Context(), time.Minute))
-				if reply, err := late.anyhow(); err != nil || !strings.HasPrefix(reply, "kept ") && !strings.HasPrefix(reply, "renewed ") {
-					t.Errorf("the late copy is answered %q, %v", reply, err)
+		eachWayOf(t, kind, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			var met atomic.Bool
+			copies := make(chan request, 1)
+			l := lock(configured(t, srv, cfg, meddle(func(r request) (string, error) {
+				if !strings.Contains(r.Script.Name, "renew") || met.Swap(true) {
+					return r.send()
 				}
-				h, err := backend.HolderOf(t.Context(), lock(client(t, srv)))
-				if own := time.Until(lease.Deadline()); err != nil || own < 50*time.Second || own > h.TTL {
-					t.Errorf("extended by a minute, the lease lasts for %s, the lock for %s: %v", own, h.TTL, err)
-				}
-				release(t, lease)
-				_, _ = late.anyhow()
-				expect.Of(backend.IsHeld(t.Context(), l)).Is(t, "after the release it is held", false)
-			})
+				copies <- r
+				return "", errNoAnswer
+			})), holdfast.TTL(5*time.Second))
+			lease := acquire(t, l)
+			late := <-copies
+			expect.OK(t, lease.Extend(t.Context(), time.Minute))
+			if reply, err := late.anyhow(); err != nil || !strings.HasPrefix(reply, "kept ") && !strings.HasPrefix(reply, "renewed ") {
+				t.Errorf("the late copy is answered %q, %v", reply, err)
+			}
+			h, err := backend.HolderOf(t.Context(), lock(client(t, srv)))
+			if own := time.Until(lease.Deadline()); err != nil || own < 50*time.Second || own > h.TTL {
+				t.Errorf("extended by a minute, the lease lasts for %s, the lock for %s: %v", own, h.TTL, err)
+			}
+			release(t, lease)
+			_, _ = late.anyhow()
+			expect.Of(backend.IsHeld(t.Context(), l)).Is(t, "after the release it is held", false)
 		})
 	}
 }

@@ -234,28 +234,26 @@ func TestALeaseThatCannotBeDetachedGoesOn(t *testing.T) {
 			return r.anyhow()
 		}, 100 * time.Millisecond, context.DeadlineExceeded},
 	} {
-		t.Run(what, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				var d between
-				lease := acquire(t, configured(t, srv, cfg, d.wrap).Mutex("a", holdfast.TTL(time.Minute)))
-				d.handle(c.run)
-				ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
-				ticket, err := transfer.Detach(ctx, lease, time.Hour)
-				cancel()
-				d.handle(nil)
-				if !errors.Is(err, c.want) || ticket != (transfer.Ticket{}) {
-					t.Errorf("Detach: %v, %v", ticket, err)
-				}
-				d.since()
-				time.Sleep(10 * time.Minute)
-				if err := lease.Err(); err != nil || len(d.since()) < 20 {
-					t.Errorf("ten minutes later: %v", err)
-				}
-				next := detach(t, lease, time.Minute) // the next try may succeed
-				heir := adopt(t, client(t, srv), next)
-				release(t, heir)
-				free(t, srv)
-			})
+		eachWayOf(t, what, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			var d between
+			lease := acquire(t, configured(t, srv, cfg, d.wrap).Mutex("a", holdfast.TTL(time.Minute)))
+			d.handle(c.run)
+			ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+			ticket, err := transfer.Detach(ctx, lease, time.Hour)
+			cancel()
+			d.handle(nil)
+			if !errors.Is(err, c.want) || ticket != (transfer.Ticket{}) {
+				t.Errorf("Detach: %v, %v", ticket, err)
+			}
+			d.since()
+			time.Sleep(10 * time.Minute)
+			if err := lease.Err(); err != nil || len(d.since()) < 20 {
+				t.Errorf("ten minutes later: %v", err)
+			}
+			next := detach(t, lease, time.Minute) // the next try may succeed
+			heir := adopt(t, client(t, srv), next)
+			release(t, heir)
+			free(t, srv)
 		})
 	}
 }
@@ -366,47 +364,45 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 		"it was carried out, cancelled": {true, true}, "it was carried out, deadline": {true, false},
 		"it comes late, cancelled": {false, true}, "it comes late, deadline": {false, false},
 	} {
-		t.Run(what, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				ticket := detach(t, acquire(t, client(t, srv).Mutex("a")), time.Hour)
-				var d between
-				late := make(chan string, 10)
-				d.handle(func(r request) (string, error) {
-					if r.Script.Name != "adopt" {
-						return r.anyhow()
-					}
-					if c.carriedOut {
-						_, _ = r.anyhow()
-						time.Sleep(time.Minute)
-						return "", errNoAnswer
-					}
-					go func() {
-						time.Sleep(4 * time.Second) // and before its not-after
-						reply, _ := r.anyhow()
-						late <- reply
-					}()
+		bubbleOf(t, what, func(t *testing.T, srv *holdfasttest.Server) {
+			ticket := detach(t, acquire(t, client(t, srv).Mutex("a")), time.Hour)
+			var d between
+			late := make(chan string, 10)
+			d.handle(func(r request) (string, error) {
+				if r.Script.Name != "adopt" {
+					return r.anyhow()
+				}
+				if c.carriedOut {
+					_, _ = r.anyhow()
 					time.Sleep(time.Minute)
 					return "", errNoAnswer
-				})
-				adopter := client(t, srv, d.wrap)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				if c.cancel {
-					ctx, cancel = context.WithCancel(t.Context())
-					time.AfterFunc(time.Second, cancel)
 				}
-				defer cancel()
-				expect.ErrBoth(t, "Adopt", expect.ErrOf(transfer.Adopt(ctx, adopter, ticket)), holdfast.ErrAmbiguous, ctx.Err())
-				time.Sleep(10 * time.Second)
-				d.handle(nil)
-				if c.carriedOut {
-					free(t, srv)
-					expect.Err(t, "Adopt", expect.ErrOf(transfer.Adopt(t.Context(), adopter, ticket)), holdfast.ErrLost)
-					return
-				}
-				expect.Begins(t, "the late request's answer", <-late, "gone ")
-				heir := adopt(t, adopter, ticket)
-				release(t, heir)
+				go func() {
+					time.Sleep(4 * time.Second) // and before its not-after
+					reply, _ := r.anyhow()
+					late <- reply
+				}()
+				time.Sleep(time.Minute)
+				return "", errNoAnswer
 			})
+			adopter := client(t, srv, d.wrap)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if c.cancel {
+				ctx, cancel = context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, cancel)
+			}
+			defer cancel()
+			expect.ErrBoth(t, "Adopt", expect.ErrOf(transfer.Adopt(ctx, adopter, ticket)), holdfast.ErrAmbiguous, ctx.Err())
+			time.Sleep(10 * time.Second)
+			d.handle(nil)
+			if c.carriedOut {
+				free(t, srv)
+				expect.Err(t, "Adopt", expect.ErrOf(transfer.Adopt(t.Context(), adopter, ticket)), holdfast.ErrLost)
+				return
+			}
+			expect.Begins(t, "the late request's answer", <-late, "gone ")
+			heir := adopt(t, adopter, ticket)
+			release(t, heir)
 		})
 	}
 }
@@ -449,35 +445,33 @@ func TestALateAcquireOfADetachedLock(t *testing.T) {
 			expect.Equal(t, "the lock is held", isHeld(t, c), true)
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				var repeats atomic.Bool // the next acquire is not answered, and is carried out 3 s later
-				late := make(chan string, 1)
-				holder := configured(t, srv, cfg, meddle(func(r request) (string, error) {
-					if !r.does("acquire") || !repeats.Swap(false) {
-						return r.send()
-					}
-					go func() {
-						time.Sleep(3 * time.Second)
-						reply, _ := r.anyhow()
-						late <- reply
-					}()
-					return "", errNoAnswer
-				}))
-				if isHeld(t, holder) { // which connects
-					t.Fatal("it is held")
+		eachWayOf(t, what, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			var repeats atomic.Bool // the next acquire is not answered, and is carried out 3 s later
+			late := make(chan string, 1)
+			holder := configured(t, srv, cfg, meddle(func(r request) (string, error) {
+				if !r.does("acquire") || !repeats.Swap(false) {
+					return r.send()
 				}
-				repeats.Store(true)
-				lease := acquire(t, holder.Mutex("a", holdfast.TTL(500*time.Millisecond)))
-				ticket := detach(t, lease, time.Millisecond)
-				c := client(t, srv)
-				use(t, c, srv, ticket)
-				t.Logf("a late copy of the acquire was answered %q", <-late)
-				if what == "the ticket is not used" {
-					time.Sleep(10 * time.Second) // until the ticket has expired
-				}
-				expect.Equal(t, "the lock is held", isHeld(t, c), false)
-			})
+				go func() {
+					time.Sleep(3 * time.Second)
+					reply, _ := r.anyhow()
+					late <- reply
+				}()
+				return "", errNoAnswer
+			}))
+			if isHeld(t, holder) { // which connects
+				t.Fatal("it is held")
+			}
+			repeats.Store(true)
+			lease := acquire(t, holder.Mutex("a", holdfast.TTL(500*time.Millisecond)))
+			ticket := detach(t, lease, time.Millisecond)
+			c := client(t, srv)
+			use(t, c, srv, ticket)
+			t.Logf("a late copy of the acquire was answered %q", <-late)
+			if what == "the ticket is not used" {
+				time.Sleep(10 * time.Second) // until the ticket has expired
+			}
+			expect.Equal(t, "the lock is held", isHeld(t, c), false)
 		})
 	}
 }

@@ -29,6 +29,12 @@ func bubble(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server)) {
 	synctest.Test(t, func(t *testing.T) { f(t, holdfasttest.Run(t)) })
 }
 
+// bubbleOf is bubble in a subtest.
+func bubbleOf(t *testing.T, what string, f func(t *testing.T, srv *holdfasttest.Server)) {
+	t.Helper()
+	t.Run(what, func(t *testing.T) { bubble(t, f) })
+}
+
 // ways are the ways of sending a client's requests, set by Config.Batch.
 var ways = map[string]holdfast.Config{"natively": {}, "by script": {ViaClient: true}}
 
@@ -36,10 +42,14 @@ var ways = map[string]holdfast.Config{"natively": {}, "by script": {ViaClient: t
 func eachWay(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config)) {
 	t.Helper()
 	for name, cfg := range ways {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) { f(t, srv, cfg) })
-		})
+		bubbleOf(t, name, func(t *testing.T, srv *holdfasttest.Server) { f(t, srv, cfg) })
 	}
+}
+
+// eachWayOf is eachWay in a subtest.
+func eachWayOf(t *testing.T, what string, f func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config)) {
+	t.Helper()
+	t.Run(what, func(t *testing.T) { eachWay(t, f) })
 }
 
 // client returns a new client, like one in another process. wrap may put something between it and its driver.
@@ -199,6 +209,8 @@ func async[T any](f func() T) <-chan T {
 // A waiter is told to look when the lock may expire, because the one before it leaves. It must look before
 // that, too: nobody else keeps the queue alive.
 //
+// Fault: The contexts of waiters end. They leave the queue, and those behind them are served.
+//
 // Bug: Live waiters are expelled from the queue.
 func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
@@ -227,26 +239,24 @@ func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
 		"too few replicas": {"NOREPLICAS Not enough good replicas to write.", backend.Code("NOREPLICAS")},
 		"no permission":    {"NOPERM User default has no permissions to run the 'get' command", holdfast.ErrDenied},
 	} {
-		t.Run(what, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				var refuses atomic.Bool
-				lease := acquire(t, configured(t, srv, cfg, meddle(func(r request) (string, error) {
-					if refuses.Load() && r.does("release") {
-						return "", c.with
-					}
-					return r.send()
-				})).Mutex("a", holdfast.TTL(10*time.Minute)))
-				next := wait(t, client(t, srv).Mutex("a"))
-				refuses.Store(true)
-				if err := lease.Release(t.Context()); !backend.Matches(err, c.want) {
-					t.Errorf("Release: %v", err)
+		eachWayOf(t, what, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			var refuses atomic.Bool
+			lease := acquire(t, configured(t, srv, cfg, meddle(func(r request) (string, error) {
+				if refuses.Load() && r.does("release") {
+					return "", c.with
 				}
-				time.Sleep(5 * time.Minute)
-				refuses.Store(false)
-				next.served(t, 10*time.Second)
-				expect.ErrBut(t, "Release again", lease.Release(t.Context()), holdfast.ErrAmbiguous, holdfast.ErrLost)
-				expect.Err(t, "Release once more", lease.Release(t.Context()), nil)
-			})
+				return r.send()
+			})).Mutex("a", holdfast.TTL(10*time.Minute)))
+			next := wait(t, client(t, srv).Mutex("a"))
+			refuses.Store(true)
+			if err := lease.Release(t.Context()); !backend.Matches(err, c.want) {
+				t.Errorf("Release: %v", err)
+			}
+			time.Sleep(5 * time.Minute)
+			refuses.Store(false)
+			next.served(t, 10*time.Second)
+			expect.ErrBut(t, "Release again", lease.Release(t.Context()), holdfast.ErrAmbiguous, holdfast.ErrLost)
+			expect.Err(t, "Release once more", lease.Release(t.Context()), nil)
 		})
 	}
 }

@@ -106,9 +106,7 @@ func TestShellsAndManReadWhatIsGenerated(t *testing.T) {
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		script := filepath.Join(dir, shell)
-		if err := os.WriteFile(script, []byte(printed(t, "completion", shell)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(script, []byte(printed(t, "completion", shell)), 0o644))
 		check("", shell, "-n", script)
 	}
 	printed(t, "man", "--dir", dir)
@@ -260,5 +258,13 @@ func TestErrorsDoNotQuoteValues(t *testing.T) {
 		if code := Main(t.Context(), strings.Fields(line), nil, io.Discard, &stderr); code != 64 || strings.Contains(stderr.String(), "secret") || !strings.Contains(stderr.String(), ": want ") {
 			t.Errorf("%s: exit code %d, %s", line, code, &stderr)
 		}
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

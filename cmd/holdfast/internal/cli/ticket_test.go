@@ -16,13 +16,9 @@ import (
 func newTicket(t *testing.T) transfer.Ticket {
 	t.Helper()
 	lease, err := holdfasttest.New(t).Mutex("orders").TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ticket, err := transfer.Detach(t.Context(), lease, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ticket
 }
 
@@ -49,9 +45,7 @@ func TestATicketReplacesNothing(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	file := ticketPlace(target)
-	if err := file.write(t.Context(), ticket, "redis:6379"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, file.write(t.Context(), ticket, "redis:6379"))
 	if _, _, _, err := ticketPlace(filepath.Join(dir, "link")).read(); err == nil {
 		t.Error("a link was followed")
 	}
@@ -64,9 +58,7 @@ func TestATicketReplacesNothing(t *testing.T) {
 // is unknown.
 func TestATicketSaysWhereItIsFrom(t *testing.T) {
 	p := ticketPlace(filepath.Join(t.TempDir(), "t"))
-	if err := p.write(t.Context(), newTicket(t), "redis:6379"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.write(t.Context(), newTicket(t), "redis:6379"))
 	text, err := os.ReadFile(string(p))
 	if err != nil {
 		t.Fatal(err)

@@ -22,12 +22,8 @@ func TestASignalBeforeTheServerAnswersIsNamed(t *testing.T) {
 	o, f := &ticketFlags{}, pflag.NewFlagSet("release", pflag.ContinueOnError)
 	o.defineTicket(f, "")
 	name := filepath.Join(t.TempDir(), "t")
-	if err := f.Parse([]string{"--redis", "redis://127.0.0.1:1", "--ticket", name}); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.place.write(t.Context(), newTicket(t), ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Parse([]string{"--redis", "redis://127.0.0.1:1", "--ticket", name}))
+	must(t, o.place.write(t.Context(), newTicket(t), ""))
 	var stderr bytes.Buffer
 	err := o.withTicket(func(ctx context.Context, _ *holdfast.Client, _ transfer.Ticket, _ *outcome) error {
 		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -39,9 +40,7 @@ func start(t *testing.T, spec Spec, script string) (*Job, string) {
 		spec.OnLost = Terminate
 	}
 	j, err := Start(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		_ = unix.Kill(-j.PID, unix.SIGKILL)
 		for range j.Events() {
@@ -94,9 +93,7 @@ func TestCommandWaitsForRelease(t *testing.T) {
 	t.Parallel()
 	j, dir := start(t, Spec{}, "[ -e $DIR/released ] || exit 9; touch $DIR/ran")
 	time.Sleep(100 * time.Millisecond) // a command that does not wait would not find the file
-	if err := os.WriteFile(dir+"/released", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(dir+"/released", nil, 0o600))
 	j.Release(time.Now().Add(never))
 	if ev := await(t, j, Ended); ev.Code != 0 || ev.Signal != 0 || ev.Err != "" {
 		t.Errorf("ended with %+v", ev)
@@ -163,9 +160,7 @@ func TestStoppedCommandGetsTerm(t *testing.T) {
 	j, dir := start(t, Spec{KillAfter: never}, `trap 'exit 4' TERM; touch $DIR/up; while :; do sleep 0.01; done`)
 	j.Release(time.Now().Add(2 * never))
 	awaitFile(t, dir+"/up")
-	if err := unix.Kill(j.PID, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Kill(j.PID, unix.SIGSTOP))
 	if ev := await(t, j, Stopped); ev.Signal != int(unix.SIGSTOP) {
 		t.Fatalf("got %+v", ev)
 	}
@@ -181,9 +176,7 @@ func TestStoppedCommandGetsTerm(t *testing.T) {
 func TestKilledKeeperTakesTheJobAlong(t *testing.T) {
 	// A child of this process that does not belong to the keeper must survive.
 	bystander, err := os.StartProcess("/bin/sleep", []string{"sleep", "60"}, &os.ProcAttr{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = bystander.Kill(); _, _ = bystander.Wait() }()
 
 	j, dir := start(t, Spec{KillAfter: never}, stubborn+"sleep 1000")
@@ -191,9 +184,7 @@ func TestKilledKeeperTakesTheJobAlong(t *testing.T) {
 	awaitFile(t, dir+"/up")
 	for _, d := range descendants(os.Getpid()) {
 		if d.pid == j.PID {
-			if err := unix.Kill(d.parent, unix.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			must(t, unix.Kill(d.parent, unix.SIGKILL))
 		}
 	}
 	if ev := await(t, j, Ended); ev.Err == "" {
@@ -206,5 +197,33 @@ func TestKilledKeeperTakesTheJobAlong(t *testing.T) {
 	}
 	if left := within(dir); len(left) > 0 {
 		t.Errorf("%d processes survived: %v", len(left), left)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	for stat, want := range map[string]process{
+		"12 (sh) S 3 4 5 0":             {12, 3, 4, false},
+		"12 (a) Z 9 9) (b) Z 3 4 5 0\n": {12, 3, 4, true},
+	} {
+		if got, ok := parseStat(12, stat); !ok || got != want {
+			t.Errorf("%q: got %+v, %v; want %+v", stat, got, ok, want)
+		}
+	}
+	for _, stat := range []string{"", "12 (sh)", "12 (sh) S x y"} {
+		if got, ok := parseStat(12, stat); ok {
+			t.Errorf("%q: got %+v", stat, got)
+		}
+	}
+}
+
+func TestPIDsOf(t *testing.T) {
+	for status, want := range map[string]string{
+		"Name:\tx\nNSpid:\t7\nNSpgid:\t9\n": "[7] true",
+		"NSpid:\t4711\t7\n":                 "[4711 7] true",
+		"Name:\tNSpid\nPid:\t7\n":           "[] false",
+	} {
+		if got := fmt.Sprint(pidsOf(status)); got != want {
+			t.Errorf("%q: %s, want %s", status, got, want)
+		}
 	}
 }

@@ -358,9 +358,7 @@ func TestTheEndIsToldWhenNothingOfTheJobRemains(t *testing.T) {
 					wait:    func() error { time.Sleep(10 * time.Second); return errors.New("killed") },
 					cleanUp: func(func([]int)) { time.Sleep(5 * time.Second) },
 				}, w, Spec{OnLost: Terminate, KillAfter: grace})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if got := <-j.Events(); fmt.Sprint(got) != fmt.Sprint(c.want) || time.Since(w.began).Seconds() != c.at {
 					t.Errorf("reported after %s: %+v; want %+v after %v s", time.Since(w.began), got, c.want, c.at)
 				}
@@ -369,5 +367,13 @@ func TestTheEndIsToldWhenNothingOfTheJobRemains(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

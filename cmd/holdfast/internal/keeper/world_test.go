@@ -52,9 +52,7 @@ func inWorld(t *testing.T, spec Spec, f func(w *world)) {
 		}()
 		var err error
 		w.Job, err = begin(&link{conn: ours, wait: func() error { <-over; return nil }, cleanUp: func(func([]int)) {}}, w, spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		go w.listen()
 		f(w)
 		w.onKill = w.die

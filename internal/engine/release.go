@@ -127,13 +127,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 		done(err)
 		return
 	case first != (prior{}) || h.attempt.unanswered != 0 || p == nil:
-		c.Tasks.Run(func() {
-			if first != (prior{}) {
-				done(l.releaseAfter(ctx, first, hasLeft))
-				return
-			}
-			done(l.gaveBack(h.giveBack(ctx, h.attempt.unanswered)))
-		})
+		c.Tasks.Run(func() { done(l.releaseAfter(ctx, first, hasLeft)) })
 		return
 	}
 	began := time.Now()

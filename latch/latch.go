@@ -84,9 +84,9 @@ func (l *Latch) Wait(ctx context.Context) error {
 		switch {
 		case err == nil && (now.Word == codec.Reset || now.Word == codec.CountIs && now.Since != since && since != 0):
 			return fmt.Errorf("%w: %.64q", ErrReset, l.Name())
-		case err == nil && now.Left == 0 && now.Missing > 0:
-			return &IncompleteError{Name: l.Name(), Missing: now.Missing, Parties: l.lock.Set.Limit}
-		case err == nil && now.Left == 0:
+		case err == nil && now.Count == 0 && now.Missing > 0:
+			return &IncompleteError{Name: l.Name(), Missing: int(now.Missing), Parties: l.lock.Set.Limit}
+		case err == nil && now.Count == 0:
 			return nil
 		case err != nil && (since == 0 || ctx.Err() != nil || !engine.MayPass(err)):
 			return access.Error(err)
@@ -100,8 +100,8 @@ func (l *Latch) Wait(ctx context.Context) error {
 }
 
 // look asks about the count that began at since or, if since is 0, about the present one.
-func (l *Latch) look(ctx context.Context, since int64) (codec.LatchReply, error) {
-	return engine.Ask(ctx, l.lock, "inspect", false, &codec.LookAtLatch{Lock: l.lock.Ref(), Parties: l.lock.Set.Limit, Since: since})
+func (l *Latch) look(ctx context.Context, since int64) (codec.Reply, error) {
+	return engine.Ask(ctx, l.lock, "inspect", false, codec.LookAtLatch(l.lock.Ref(), l.lock.Set.Limit, since))
 }
 
 // CountDown lowers the count by one, for a party that has not registered. At 0 it stays 0. If all remaining parties have registered,
@@ -157,7 +157,7 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 		return 0, access.Error(err)
 	}
 	now, err := l.look(ctx, 0)
-	return now.Left, access.Error(err)
+	return int(now.Count), access.Error(err)
 }
 
 // Reset begins the count anew, whatever it was. Waiters get ErrReset, unless the old count was 0. Registered parties lose their leases

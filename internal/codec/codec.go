@@ -135,12 +135,13 @@ type Reply struct {
 	Head
 	Grant
 	Refusal
-	Fences []uint64 // of several locks
-	Count  int64    // what it counts depends on the word
-	Holder *Holder  // a pointer, as are those below, since most replies have none
-	Place  *Place   // of a waiter
-	Run    *Run
-	Text   string // Holder as the journal records it
+	Fences         []uint64 // of several locks
+	Count          int64    // what it counts depends on the word
+	Since, Missing int64    // of a latch: which count, and how many parties ended without counting down
+	Holder         *Holder  // a pointer, as are those below, since most replies have none
+	Place          *Place   // of a waiter
+	Run            *Run
+	Text           string // Holder as the journal records it
 }
 
 // Rank returns the waiter's place in the queue, from 1; 0 if the reply names none.
@@ -201,6 +202,8 @@ const (
 	count                  // Count, at most MaxInt32
 	some                   // Count, which is not 0
 	counter                // Count of any size
+	began                  // Since
+	missing                // Missing
 	holder                 // Holder
 	place                  // Place
 	foreign                // Place.Foreign
@@ -283,6 +286,10 @@ func (r *reader) read(to *Reply, fields ...field) {
 			to.Count = int64(r.count(1))
 		case counter:
 			to.Count = r.number(0)
+		case began:
+			to.Since = r.number(1)
+		case missing:
+			to.Missing = int64(r.count(0))
 		case holder:
 			h := r.holder()
 			to.Holder = &Holder{TTL: h.TTL, Waiters: h.Weight, Ours: h.Ours, Value: h.Value}

@@ -291,13 +291,13 @@ var samples = []sample{
 	of("count-down", CountDown(shareLock, "id", 3, 16)).sends(script.LatchCount(), "k q f e", "", "id", "3", "16").
 		reads(map[string]any{"counted " + now + " 2": Reply{Head: head(Counted), Count: 2}, "taken " + now + " 2": Reply{Head: head(Taken), Count: 2}, "late " + now: Reply{Head: head(Late)}}).
 		refuses("counted "+now+" -1", "gone "+now),
-	of("look at a latch", &LookAtLatch{Lock: shareLock, Parties: 3}).sends(script.LatchLook(), "k q f e", "", "", "3", "0").
+	of("look at a latch", LookAtLatch(shareLock, 3, 0)).sends(script.LatchLook(), "k q f e", "", "", "3", "0").
 		reads(map[string]any{
-			"count " + now + " 16 2 1 5":  LatchReply{Head: head(CountIs), Since: 16, Left: 2, Missing: 1, TTL: 5 * time.Millisecond},
-			"count " + now + " 16 2 1 -1": LatchReply{Head: head(CountIs), Since: 16, Left: 2, Missing: 1, TTL: -time.Millisecond},
+			"count " + now + " 16 2 1 5":  Reply{Head: head(CountIs), Since: 16, Count: 2, Missing: 1, Grant: Grant{TTL: 5 * time.Millisecond}},
+			"count " + now + " 16 2 1 -1": Reply{Head: head(CountIs), Since: 16, Count: 2, Missing: 1, Grant: Grant{TTL: -time.Millisecond}},
 		}).refuses("count "+now+" 0 2 1 5", "count "+now+" 16 -2 1 5", "count "+now+" 16 2 -1 5", "opened "+now+" 1", "reset "+now),
-	of("look at a count", &LookAtLatch{Lock: shareLock, Parties: 3, Since: 16}).sends(script.LatchLook(), "k q f e", "", "", "3", "16").
-		reads(map[string]any{"opened " + now + " 1": LatchReply{Head: head(Opened), Missing: 1}, "reset " + now: LatchReply{Head: head(Reset)}}).
+	of("look at a count", LookAtLatch(shareLock, 3, 16)).sends(script.LatchLook(), "k q f e", "", "", "3", "16").
+		reads(map[string]any{"opened " + now + " 1": Reply{Head: head(Opened), Missing: 1}, "reset " + now: Reply{Head: head(Reset)}}).
 		refuses("opened " + now + " -1"),
 	of("reset", ResetLatch(shareLock, "id", 3, 16)).sends(script.LatchReset(), "k q f e", "", "id", "3", "16").
 		reads(map[string]any{"reset " + now: Reply{Head: head(Reset)}, "late " + now: Reply{Head: head(Late)}}).refuses("gone " + now),

@@ -28,43 +28,16 @@ func CountDown(l Lock, id string, parties int, notAfter int64) Request[Reply] {
 	}
 }
 
-// LookAtLatch asks for a latch's count: latch_look.lua.
-type LookAtLatch struct {
-	Lock    Lock
-	Parties int
-	Since   int64 // which count; 0 for the present one
-}
-
-func (q *LookAtLatch) Call() driver.Call {
-	return q.Lock.onLock(script.LatchLook(), "", strconv.Itoa(q.Parties), decimal(q.Since))
-}
-
-// LatchReply describes a latch's count. Its word says which fields are set:
-//
-//	CountIs  all
-//	Opened   Missing: the count came to 0, and another has begun
-//	Reset    none: another count has begun, perhaps before this one came to 0
-type LatchReply struct {
-	Head
-	Since   int64 // which count
-	Left    int   // parties that have not ended
-	Missing int   // parties that ended without counting down
-	// TTL is the time until a party that has joined may have died; negative if none has joined.
-	TTL time.Duration
-}
-
-func (q *LookAtLatch) Parse(text string) (LatchReply, error) {
-	r := begin(text)
-	reply := LatchReply{Head: r.Head}
-	switch asked := q.Since != 0; {
-	case r.Word == CountIs:
-		reply.Since, reply.Left, reply.Missing, reply.TTL = r.number(1), r.count(0), r.count(0), r.ttl()
-	case r.Word == Opened && asked:
-		reply.Missing = r.count(0)
-	default:
-		r.bad = r.Word != Reset || !asked
+// LookAtLatch asks for a latch's count that began at Since, or for the present one if since is 0: latch_look.lua. CountIs tells how many
+// parties have not ended, how many of the others ended without counting down, and how long it is until one that has joined may have died,
+// which is negative if none has joined. Opened says that the count came to 0, and another has begun; Reset that another has begun, perhaps
+// before this one came to 0.
+func LookAtLatch(l Lock, parties int, since int64) Request[Reply] {
+	replies := forms{{CountIs, []field{began, count, missing, ttl}}}
+	if since != 0 {
+		replies = append(replies, form{Opened, []field{missing}}, form{Reset, nil})
 	}
-	return finish(&r, reply)
+	return simple{l.onLock(script.LatchLook(), "", strconv.Itoa(parties), decimal(since)), replies}
 }
 
 // ResetLatch begins a latch's count again, or deletes the latch if parties is 0: latch_reset.lua. id and notAfter are as in CountDown.

@@ -173,7 +173,7 @@ func (a *attempt) releaseBehind() {
 	c, l := a.l.c, a.l
 	if p := c.Server.Pipe(l.Keys.Lock); p != nil {
 		release := codec.Release{Lock: l.Ref(), Token: a.Token()}
-		c.Server.StartOn(p, &pipe.Call{Words: pipe.BySource(release.Call())}, func(error) {})
+		c.Server.StartOn(p, &pipe.Call{Words: pipe.WordsOf(release.Call(), true)}, func(error) {})
 	}
 }
 

@@ -66,18 +66,16 @@ const openTimeout = 10 * time.Second
 
 // SendOn sends a call on a pipe, and notes what the answer says about the server.
 func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call) error {
-	if c.Kind != pipe.Release && c.Kind != pipe.Delete {
+	if c.Kind == pipe.Acquire || c.Kind == pipe.Vote {
 		if err := s.pipes.connector.Ready(); err != nil {
 			return err
 		}
 	}
-	return s.send(ctx, p, c)
-}
-
-func (s *Server) send(ctx context.Context, p *pipe.Pipe, c *pipe.Call) error {
 	before := s.outage.answers.Load()
 	err := p.Send(ctx, c)
 	switch over := ctx.Err(); {
+	case resp.Is(err, "NOSCRIPT "): // the source follows
+		return err
 	// mutants: caller-left
 	case err == nil || over == nil || !errors.Is(err, over):
 	case errors.Is(err, driver.ErrNotSent): // whether the server can be reached is not known yet
@@ -131,16 +129,13 @@ func (s *Server) Node(key string) string {
 	return ""
 }
 
-func (s *Server) pipeFor(c *driver.Call) *pipe.Pipe {
-	if len(c.Keys) == 0 {
-		return s.Pipe("")
-	}
-	return s.Pipe(c.Keys[0])
-}
-
 // runCall runs a script or command, on a pipe if there is one. It returns when ctx ends.
 func (s *Server) runCall(ctx context.Context, c driver.Call) (string, error) {
-	p := s.pipeFor(&c)
+	key := ""
+	if len(c.Keys) > 0 {
+		key = c.Keys[0]
+	}
+	p := s.Pipe(key)
 	if p == nil {
 		return s.runByDriver(ctx, c)
 	}
@@ -151,11 +146,11 @@ func (s *Server) runCall(ctx context.Context, c driver.Call) (string, error) {
 			return "", err
 		}
 	}
-	call := &pipe.Call{Words: pipe.ByDigest(c), Late: func(err error) { s.tried(sent, err) }}
-	err := s.send(ctx, p, call)
+	call := &pipe.Call{Words: pipe.WordsOf(c, false), Late: func(err error) { s.tried(sent, err) }}
+	err := s.SendOn(ctx, p, call)
 	if resp.Is(err, "NOSCRIPT ") {
-		call.Words = pipe.BySource(c)
-		err = s.send(ctx, p, call)
+		call.Words = pipe.WordsOf(c, true)
+		err = s.SendOn(ctx, p, call)
 	}
 	switch {
 	case errors.Is(err, errors.ErrUnsupported), resp.Is(err, elsewhere...):

@@ -140,7 +140,9 @@ func (s *Server) Send(ctx context.Context, rq Request) (a Answer, err error) {
 
 // SendOnce is Send, but returns when CommandTimeout has passed, even if the driver has not returned by then.
 func (s *Server) SendOnce(rq Request) (Answer, error) {
-	return Try(context.Background(), s, s.cfg.CommandTimeout, func(ctx context.Context) (Answer, error) { return s.Send(ctx, rq) })
+	ctx, cancel := context.WithTimeoutCause(context.Background(), s.cfg.CommandTimeout, errTimedOut)
+	defer cancel()
+	return s.Send(ctx, rq)
 }
 
 // heard reads the beginning of a reply that has just arrived to a request sent at sent. It returns the error that the script has caught,

@@ -121,17 +121,18 @@ func (p *Pipe) Start(c *Call, then func(error)) bool {
 	return l.start(c, now)
 }
 
-// ByDigest returns the command that runs a script by its digest, or the command that the call is.
-func ByDigest(c driver.Call) []string {
-	if c.Script.Command != "" {
-		return slices.Concat([]string{c.Script.Command}, c.Keys, c.Args)
+// WordsOf returns the words of a call: its command, or what runs its script by its digest or, if the server may not know the script yet, by
+// its source.
+func WordsOf(c driver.Call, bySource bool) []string {
+	head := []string{c.Script.Command}
+	switch {
+	case c.Script.Command != "":
+	case bySource:
+		head = []string{"EVAL", c.Script.Source, strconv.Itoa(len(c.Keys))}
+	default:
+		head = []string{"EVALSHA", c.Script.SHA1, strconv.Itoa(len(c.Keys))}
 	}
-	return slices.Concat([]string{"EVALSHA", c.Script.SHA1, strconv.Itoa(len(c.Keys))}, c.Keys, c.Args)
-}
-
-// BySource returns the command that runs a script by its source, which the server may not know yet.
-func BySource(c driver.Call) []string {
-	return slices.Concat([]string{"EVAL", c.Script.Source, strconv.Itoa(len(c.Keys))}, c.Keys, c.Args)
+	return slices.Concat(head, c.Keys, c.Args)
 }
 
 // opened returns nil if there is a line. Otherwise it returns the attempt to open one. It begins another attempt if none is under way, or

@@ -303,9 +303,9 @@ func (c *candidate) tellWaiting(ctx context.Context) {
 		case err != nil:
 			r.Console.Notef("campaigning for %q: %v", r.Name, err)
 		case leads && r.Servers.AreQuorum(): // does not know its waiters
-			r.Console.Notef("campaigning for %q, led by %s", r.Name, lockstatus.Describe(leader, status.Key))
+			r.Console.Notef("campaigning for %q, led by %s", r.Name, lockstatus.Describe(leader))
 		case leads:
-			r.Console.Notef("campaigning for %q, led by %s; %d waiting", r.Name, lockstatus.Describe(leader, status.Key), status.Waiting)
+			r.Console.Notef("campaigning for %q, led by %s; %d waiting", r.Name, lockstatus.Describe(leader), status.Waiting)
 		}
 	}
 }

@@ -67,7 +67,9 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 func NewWaiters(waiters []holdfast.Waiter) []Process {
 	all := []Process{}
 	for _, w := range waiters {
-		all = append(all, Process{Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
+		all = append(all, Process{
+			Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since,
+		})
 	}
 	return all
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/keys"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
@@ -178,17 +176,4 @@ func (o *jobFlags) option() holdfast.Option {
 		notes = append([]string{"min-hold=" + o.job.MinHold.String()}, notes...)
 	}
 	return holdfast.Options(holdfast.TTL(o.job.TTL), meta(notes))
-}
-
-// keyOf returns the key of the lock of a name; "" if the name is invalid.
-func (o *serverFlags) keyOf(name string) string {
-	space, err := keys.NewSpace(cmp.Or(o.prefix, "holdfast:"))
-	if err != nil {
-		return ""
-	}
-	set, err := space.Name(name)
-	if err != nil {
-		return ""
-	}
-	return set.Lock
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -18,7 +19,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
@@ -139,9 +139,9 @@ func sorted(locks []lockstatus.Summary, order string) []lockstatus.Summary {
 	return locks
 }
 
-var lockColumns = []table.Column{
-	{Title: "NAME", Least: 12}, {Title: "KIND", Expendable: true}, {Title: "HOLDER", Least: 10}, {Title: "AGE", Right: true},
-	{Title: "TTL", Right: true, Expendable: true}, {Title: "WAITING", Right: true}, {Title: "GRANT", Expendable: true},
+var lockColumns = []column{
+	{title: "NAME", least: 12}, {title: "KIND", expendable: true}, {title: "HOLDER", least: 10}, {title: "AGE", right: true},
+	{title: "TTL", right: true, expendable: true}, {title: "WAITING", right: true}, {title: "GRANT", expendable: true},
 }
 
 func lockRow(l lockstatus.Summary) []string {
@@ -161,10 +161,144 @@ func printLocks(w io.Writer, locks []lockstatus.Summary) error {
 	if f, is := w.(*os.File); is {
 		columns, _, _ = terminal.Size(f)
 	}
-	layout := table.Fit(lockColumns, rows, columns)
-	text := []string{console.Styles(console.HasStyles(w)).Bold(layout.Header())}
+	layout := fit(lockColumns, rows, columns)
+	text := []string{console.Styles(console.HasStyles(w)).Bold(layout.header())}
 	for _, row := range rows {
-		text = append(text, layout.Line(row))
+		text = append(text, layout.line(row))
 	}
 	return printText(w, strings.Join(text, "\n")+"\n")
+}
+
+// column is a column of a table.
+type column struct {
+	title string
+	right bool // aligned to the right
+	// least is the width to which the column may be cut if the table is too wide; 0 if it is never cut.
+	least int
+	// expendable columns are left out if the table is still too wide, the last one first.
+	expendable bool
+}
+
+const gap = 2
+
+// layout says how wide each column of a table is.
+type layout struct {
+	columns []column
+	widths  []int // -1 for a column that is left out
+}
+
+// fit returns the layout of a table with these rows for a terminal of this width; 0 means any width.
+func fit(columns []column, rows [][]string, terminal int) *layout {
+	l := &layout{columns: columns}
+	for i, c := range columns {
+		width := textWidth(c.title)
+		for _, row := range rows {
+			width = max(width, textWidth(row[i]))
+		}
+		l.widths = append(l.widths, width)
+	}
+	if terminal <= 0 {
+		return l
+	}
+	for i := len(columns) - 1; i >= 0 && l.width(true) > terminal; i-- {
+		if columns[i].expendable {
+			l.widths[i] = -1
+		}
+	}
+	for l.width(false) > terminal {
+		widest := -1
+		for i, c := range columns {
+			if c.least > 0 && l.widths[i] > c.least && (widest < 0 || l.widths[i] > l.widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		l.widths[widest]--
+	}
+	return l
+}
+
+// width returns the width of the table or, if cut is set, what it is when its columns are cut as far as possible.
+func (l *layout) width(cut bool) int {
+	sum := -gap
+	for i, w := range l.widths {
+		if least := l.columns[i].least; cut && least > 0 {
+			w = min(w, least)
+		}
+		if w >= 0 {
+			sum += w + gap
+		}
+	}
+	return sum
+}
+
+// header returns the line with the titles.
+func (l *layout) header() string {
+	var titles []string
+	for _, c := range l.columns {
+		titles = append(titles, c.title)
+	}
+	return l.line(titles)
+}
+
+// line returns a row as a line, without spaces at its end.
+func (l *layout) line(row []string) string {
+	var b strings.Builder
+	for i, cell := range row {
+		width := l.widths[i]
+		if width < 0 {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(strings.Repeat(" ", gap))
+		}
+		if l.columns[i].least > 0 {
+			cell = cut(cell, width)
+		}
+		padding := strings.Repeat(" ", max(width-textWidth(cell), 0))
+		if l.columns[i].right {
+			b.WriteString(padding + cell)
+		} else {
+			b.WriteString(cell + padding)
+		}
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// cut shortens a text to a width. If it cuts something off, it ends the text with an ellipsis, within that width.
+func cut(text string, width int) string {
+	if textWidth(text) <= width {
+		return text
+	}
+	taken := 0
+	for i, r := range text {
+		if taken+runeWidth(r) > width-1 {
+			return text[:i] + "…"
+		}
+		taken += runeWidth(r)
+	}
+	return text
+}
+
+// textWidth returns how many columns of a terminal a text takes. The text must have no control characters.
+func textWidth(text string) (n int) {
+	for _, r := range text {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+func runeWidth(r rune) int {
+	switch {
+	case r < 0x300:
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		return 0
+	case unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana),
+		0x3000 <= r && r <= 0x303f, 0xff00 <= r && r <= 0xff60, 0x1f300 <= r && r <= 0x1faff: // and wide punctuation, and emoji
+		return 2
+	}
+	return 1
 }

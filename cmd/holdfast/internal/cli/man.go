@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -104,44 +103,13 @@ func pageOf(name, summary, usage string) string {
 		strings.ToUpper(troff(name)), thisBuild().Version, troff(name), troff(summary), troff(usage))
 }
 
-// body converts a help text. A line such as "Server:" begins a section; lines that are indented or have columns stay as they are; all
-// others are paragraphs.
+// body converts a help text, whose lines stay as they are.
 func body(help string) string {
-	titleLine, columned := regexp.MustCompile(`^([A-Z][^:.]*):$`), regexp.MustCompile(`^ |\S {2,}\S`)
-	var b strings.Builder
-	indent, asIs, gap := "", false, false
-	end := func() {
-		if asIs {
-			b.WriteString(".fi\n")
-		}
-		asIs = false
-	}
+	text := ".nf\n"
 	for _, line := range strings.Split(strings.TrimSpace(help), "\n") {
-		if title := titleLine.FindStringSubmatch(line); title != nil {
-			end()
-			fmt.Fprintf(&b, ".SH \"%s\"\n", troff(strings.ToUpper(title[1])))
-			indent, gap = "  ", false
-			continue
-		}
-		if line == "" {
-			gap = true
-			continue
-		}
-		line = strings.TrimPrefix(line, indent)
-		if table := columned.MatchString(line); gap || table != asIs {
-			end()
-			if gap {
-				b.WriteString(".PP\n")
-			}
-			if table {
-				b.WriteString(".nf\n")
-			}
-			asIs, gap = table, false
-		}
-		b.WriteString(troff(line) + "\n")
+		text += troff(line) + "\n"
 	}
-	end()
-	return b.String()
+	return text + ".fi\n"
 }
 
 var troffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`)

@@ -160,14 +160,10 @@ func (o *runFlags) run(ctx context.Context, streams job.Streams) error {
 			Make:       func(wait holdfast.WaitOption) *holdfast.Lock { return o.lock(r.Locks, wait) },
 			Several:    o.shared || o.exclusive || o.slots != 0 || o.owner != "",
 			Foreign:    o.flags.Changed("key") || o.flags.Changed("redisson"),
-			KeyOf:      o.keyOf,
 			Wait:       o.patience(),
 			Began:      began,
 			SkipIfBusy: o.ifBusy == "skip",
 			BusyCode:   o.busyCode,
-		}
-		if lock.Foreign {
-			lock.KeyOf = func(name string) string { return name }
 		}
 		if o.once != 0 {
 			lock.Once = func(wait holdfast.WaitOption) *once.Job { return o.onceJob(r.Locks, wait) }

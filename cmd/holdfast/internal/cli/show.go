@@ -3,8 +3,12 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/user"
 	"strings"
 	"time"
 
@@ -12,6 +16,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
@@ -118,4 +123,148 @@ func (o *serverFlags) count(ctx context.Context, prefix, name string, most int) 
 		}
 	}
 	return n, nil
+}
+
+type breakFlags struct {
+	serverFlags
+	grant  string
+	reason string
+}
+
+func (o *breakFlags) defineBreak(f *pflag.FlagSet) {
+	o.role = "breaker"
+	f.StringVar(&o.grant, "grant", "", "the grant `ID` of the holder that is meant, as holdfast show prints it")
+	f.StringVar(&o.reason, "reason", "", "`TEXT` for the record and for the holder")
+	f.StringVar(&o.by, "by", "", "who does it, for the record and for the holder: `NAME` (default USER@HOST)")
+	o.define(f)
+	o.defineJSON()
+}
+
+// act calls f, which breaks or revokes the lock of a holder, and adds to f's error what to do next.
+func (o *breakFlags) act(ctx context.Context, stderr io.Writer, f func(context.Context, *inspect.Inspector, holdfast.Holder) error) error {
+	name := o.flags.Arg(0)
+	if o.grant == "" {
+		return exitcode.Usagef("want --grant ID, the grant id of the holder that is meant; holdfast show %s says it", shellWord(name))
+	}
+	o.by = cmp.Or(o.by, operator())
+	return o.inspect(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+		err := f(ctx, in, holdfast.Holder{Name: name, Grant: o.grant})
+		switch {
+		case errors.Is(err, holdfast.ErrNotHeld):
+			o.console.Error(err)
+			if !o.json {
+				o.elsewhere(ctx, name, o.console.Notef)
+			}
+			return &exitcode.Error{Code: exitcode.None}
+		case errors.Is(err, inspect.ErrChanged):
+			return exitcode.Errorf(exitcode.Busy, "%w; holdfast show %s says all about it", err, shellWord(name))
+		case errors.Is(err, holdfast.ErrAmbiguous):
+			return fmt.Errorf("%w; holdfast breaks says what was broken", err)
+		}
+		return err
+	})
+}
+
+// operator returns USER@HOST of this process.
+func operator() string {
+	name, host := "unknown", "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return name + "@" + host
+}
+
+func breakLock(f *pflag.FlagSet) action {
+	o := &breakFlags{}
+	o.defineBreak(f)
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		return o.act(ctx, stderr, func(ctx context.Context, in *inspect.Inspector, holder holdfast.Holder) error {
+			b, err := in.Break(ctx, holder, o.reason)
+			if b.Name == "" {
+				return err
+			}
+			text := fmt.Sprintf("%q is taken from %s, %s; the lock's fence is above %d now (holdfast show %s)\n",
+				b.Name, lockstatus.OwnerOf(b.Holder), lockstatus.GrantOf(b.Holder), b.Fence, shellWord(b.Name))
+			// An error beside a result means that the break could not be recorded.
+			return cmp.Or(printResult(stdout, o.json, newBreakReport(b), text), err)
+		})
+	}
+}
+
+func revoke(f *pflag.FlagSet) action {
+	o := &breakFlags{}
+	o.defineBreak(f)
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		return o.act(ctx, stderr, func(ctx context.Context, in *inspect.Inspector, holder holdfast.Holder) error {
+			if err := in.Revoke(ctx, holder, o.reason); err != nil {
+				return err
+			}
+			done := map[string]string{"name": holder.Name, "grant": o.grant, "by": o.by, "reason": o.reason}
+			text := fmt.Sprintf("the holder of %q with grant %s is asked to let go\n", holder.Name, o.grant)
+			return printResult(stdout, o.json, done, text)
+		})
+	}
+}
+
+// breakReport is what --json prints for a break.
+type breakReport struct {
+	Name   string             `json:"name"`
+	Holder lockstatus.Process `json:"holder"`
+	By     string             `json:"by"`
+	Reason string             `json:"reason"`
+	Time   time.Time          `json:"time"`
+	Fence  uint64             `json:"fence"` // above the fences of all earlier grants
+}
+
+func newBreakReport(b inspect.Broken) breakReport {
+	return breakReport{b.Name, lockstatus.NewHolder(b.Holder), b.By, b.Reason, b.Time, b.Fence}
+}
+
+func breaks(f *pflag.FlagSet) action {
+	o := &serverFlags{role: "inspector"}
+	limit := f.IntP("limit", "n", 20, "the latest `N`; 0: all that are on record")
+	o.define(f)
+	o.defineJSON()
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		if *limit < 0 {
+			return exitcode.Usagef("--limit %d: want a number of breaks, or 0 for all", *limit)
+		}
+		return o.inspect(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+			n := 0
+			for b, err := range in.History(ctx) {
+				if err != nil {
+					return err
+				}
+				if b.Revoked || f.Arg(0) != "" && b.Name != f.Arg(0) {
+					continue
+				}
+				if err := printResult(stdout, o.json, newBreakReport(b), describeBreak(b)); err != nil {
+					return err
+				}
+				if n++; n == *limit {
+					break
+				}
+			}
+			if n == 0 {
+				return &exitcode.Error{Code: exitcode.None}
+			}
+			return nil
+		})
+	}
+}
+
+func describeBreak(b inspect.Broken) string {
+	held := ""
+	if !b.Holder.Since.IsZero() {
+		held = ", held for " + lockstatus.Age(max(b.Time.Sub(b.Holder.Since), 0))
+	}
+	text := fmt.Sprintf("%s  %s\n    from %s, %s%s; by %s", b.Time.Local().Format(console.TimeFormat), printable.Line(b.Name, 512),
+		lockstatus.OwnerOf(b.Holder), lockstatus.GrantOf(b.Holder), held, cmp.Or(printable.Word(b.By, 64), "(unknown)"))
+	if reason := strings.TrimSpace(b.Reason); reason != "" {
+		text += ": " + printable.Line(reason, 512)
+	}
+	return text + "\n"
 }

@@ -90,8 +90,8 @@ func (p ticketPlace) write(ctx context.Context, t transfer.Ticket, server string
 // maxTicket bounds how many bytes are read. A ticket takes up to 2 KiB.
 const maxTicket = 4096
 
-// read reads a ticket and the address of its server, which is "" if unknown. exposed reports that other users can read the file. A shell may
-// have turned line ends into spaces.
+// read reads a ticket and the address of its server, which is "" if unknown. exposed reports that other users can read the file. A shell
+// may have turned line ends into spaces.
 func (p ticketPlace) read() (t transfer.Ticket, server string, exposed bool, err error) {
 	if !p.isDescriptor() {
 		info, err := os.Lstat(string(p))

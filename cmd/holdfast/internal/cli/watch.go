@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
 	"time"
 
@@ -15,9 +17,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/fullscreen"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
 type watchFlags struct {
@@ -36,8 +38,8 @@ func watch(f *pflag.FlagSet) action {
 			if err := o.checkOrder(o.sort); err != nil {
 				return err
 			}
-			if screen := fullscreen.Of(stdout); screen != nil && !o.json {
-				return o.fill(ctx, in, screen)
+			if s := screenOf(stdout); s != nil && !o.json {
+				return o.fill(ctx, in, s)
 			}
 			return o.follow(ctx, in, stdout)
 		})
@@ -86,24 +88,24 @@ func (o *watchFlags) follow(ctx context.Context, in *inspect.Inspector, stdout i
 }
 
 // fill shows a table on the whole terminal until ctx ends.
-func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fullscreen.Screen) error {
+func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, s *screen) error {
 	b := &board{o: o}
 	if err := b.look(ctx, in); err != nil {
 		return err
 	}
 	hints := make(chan string, mostPrefixes)
 	go o.elsewhere(ctx, o.name(), func(format string, args ...any) { hints <- fmt.Sprintf(format, args...) })
-	screen.Begin()
-	defer screen.End()
+	s.begin()
+	defer s.end()
 	for {
-		screen.Draw(b.draw)
+		s.draw(b.draw)
 		pause := time.NewTimer(max(time.Second-b.took, b.took))
 		select {
 		case <-pause.C:
 			b.err = b.look(ctx, in) // after an error, the board shows what it last saw
 		case hint := <-hints:
 			b.hints = append(b.hints, hint)
-		case <-screen.Resized:
+		case <-s.resized:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -156,7 +158,7 @@ func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
 // maxTitle bounds texts outside the table, in bytes.
 const maxTitle = 1024
 
-func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
+func (b *board) draw(s *screen, columns, rows int) []string {
 	what := "all locks"
 	if pattern := b.o.flags.Arg(0); pattern != "" {
 		what = printable.Line(pattern, maxTitle)
@@ -171,23 +173,23 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 	head := fmt.Sprintf("%s on %s: %d, %d held, %s", what, printable.Line(b.o.servers.Addr(), maxTitle), len(b.rows), b.held, waiting)
 	at := b.seen.Format(time.TimeOnly)
 	if room := columns - len(at) - 1; room > 20 {
-		head = table.Cut(head, room)
-		head += strings.Repeat(" ", room-table.Width(head)+1) + at
+		head = cut(head, room)
+		head += strings.Repeat(" ", room-textWidth(head)+1) + at
 	}
-	lines := []string{s.Bold(table.Cut(head, columns))}
+	lines := []string{s.Bold(cut(head, columns))}
 	if b.err != nil {
 		text := strings.TrimPrefix(b.o.console.Redact(b.err.Error()), "holdfast: ")
-		lines = append(lines, s.Red(table.Cut(printable.Line("as of "+at+": "+text, maxTitle), columns)))
+		lines = append(lines, s.Red(cut(printable.Line("as of "+at+": "+text, maxTitle), columns)))
 	}
 	shown := b.rows[:min(len(b.rows), max(rows-len(lines)-2, 0))]
 	var cells [][]string
 	for _, l := range shown {
 		cells = append(cells, lockRow(l))
 	}
-	layout := table.Fit(lockColumns, cells, columns)
-	lines = append(lines, s.Dim(table.Cut(layout.Header(), columns)))
+	layout := fit(lockColumns, cells, columns)
+	lines = append(lines, s.Dim(cut(layout.header(), columns)))
 	for i, l := range shown {
-		line := table.Cut(layout.Line(cells[i]), columns)
+		line := cut(layout.line(cells[i]), columns)
 		if l.Waiting > 0 {
 			line = s.Yellow(line)
 		}
@@ -195,7 +197,7 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 	}
 	if len(b.rows) == 0 {
 		for _, hint := range b.hints {
-			lines = append(lines, table.Cut(printable.Line(hint, maxTitle), columns))
+			lines = append(lines, cut(printable.Line(hint, maxTitle), columns))
 		}
 	}
 	if left := len(b.rows) - len(shown); left > 0 {
@@ -203,3 +205,60 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 	}
 	return lines[:min(len(lines), rows)]
 }
+
+// screen is a terminal that is drawn on as a whole. What it showed before comes back at the end.
+type screen struct {
+	console.Styles
+	resized chan os.Signal // receives a value when the terminal's size has changed
+	f       *os.File
+}
+
+// Escape sequences that take the terminal and give it back.
+const (
+	takeScreen  = "\x1b[?1049h\x1b[?25l" // another screen, no cursor
+	backToShell = "\x1b[?25h\x1b[?1049l"
+)
+
+// screenOf returns the screen of a terminal. It returns nil if w is no terminal, or cannot be drawn on.
+func screenOf(w io.Writer) *screen {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	if _, _, ok := terminal.Size(f); !ok {
+		return nil
+	}
+	return &screen{f: f, Styles: os.Getenv("NO_COLOR") == "", resized: make(chan os.Signal, 1)}
+}
+
+// begin takes the terminal. From then on ^Z does nothing: a program that stops would leave the shell with the other screen.
+func (s *screen) begin() {
+	signal.Ignore(terminal.Suspend)
+	signal.Notify(s.resized, terminal.Resize)
+	s.write(takeScreen)
+}
+
+// end gives the terminal back.
+func (s *screen) end() {
+	s.write(backToShell)
+	signal.Stop(s.resized)
+}
+
+// draw replaces everything by the lines that draw returns. They must fit the size of the terminal.
+func (s *screen) draw(draw func(s *screen, columns, rows int) []string) {
+	columns, rows, _ := terminal.Size(s.f)
+	if columns <= 0 || rows <= 0 {
+		columns, rows = 80, 24
+	}
+	// Each line is replaced in place, so that nothing flickers. It is erased first: after a line that fills the terminal, the cursor
+	// is still on that line's last character. A line feed after the last row would scroll.
+	lines := draw(s, columns, rows)
+	text := "\x1b[H\x1b[K" + strings.Join(lines, "\r\n\x1b[K")
+	if len(lines) < rows {
+		text += "\r\n\x1b[J"
+	}
+	s.write(text)
+}
+
+// write writes everything at once. It ignores errors: if the terminal hangs up, a signal ends the program.
+func (s *screen) write(text string) { _, _ = io.WriteString(s.f, text) }

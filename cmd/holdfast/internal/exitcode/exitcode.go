@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
-// Exit codes of holdfast itself, which holdfast help exit-codes explains. New ones may be added; the existing ones do not change. 64 to 78 are those of sysexits.h, 124 to 127 those of timeout(1) and shells.
+// Exit codes of holdfast itself, which holdfast help exit-codes explains. New ones may be added; the existing ones do not change. 64 to 78
+// are those of sysexits.h, 124 to 127 those of timeout(1) and shells.
 const (
 	None         = 1 // the answer to a question is nobody, or nothing
 	Usage        = 64

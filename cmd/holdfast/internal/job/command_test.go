@@ -78,10 +78,10 @@ func TestHoldersAreDescribed(t *testing.T) {
 		{[]holdfast.Holder{a, b}, "bob (exclusive, since 2026-03-01 12:00:00 " + zone + ") and 1 other"},
 		{[]holdfast.Holder{a, {Identity: "carol", Since: since}, a}, "carol (since 2026-03-01 12:00:00 " + zone + ") and 2 others"},
 		{[]holdfast.Holder{{}}, "somebody"},
-		{[]holdfast.Holder{{Name: "k\n", Foreign: true}}, `another program (key of k\n)`},
-		{[]holdfast.Holder{{Name: "k", Foreign: true, TTL: -1}}, "another program (key of k, which has no expiry)"},
+		{[]holdfast.Holder{{Name: "k\n", Foreign: true}}, "another program"},
+		{[]holdfast.Holder{{Name: "k", Foreign: true, TTL: -1}}, "another program, without an expiry"},
 	} {
-		if got := describe(c.holders, func(name string) string { return "of " + name }); got != c.want {
+		if got := describe(c.holders); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}

@@ -37,7 +37,6 @@ type Lock struct {
 	Once    func(wait holdfast.WaitOption) *once.Job // the job that is completed once in a window; nil for other runs
 	Several bool                                     // several runs can hold the lock at once
 	Foreign bool                                     // the lock is shared with other programs, by its key
-	KeyOf   func(name string) string                 // returns the key of the lock of a name; "" if the name is invalid
 	Wait    Wait
 	Began   time.Time // when the wait began
 
@@ -97,10 +96,10 @@ func (l *Lock) tellWaiting(ctx context.Context) {
 	case !status.Held():
 		r.Console.Notef("waiting for %s, which is being handed over", r.title())
 	case r.Servers.AreQuorum(): // does not know its waiters
-		r.Console.Notef("waiting for %s, held by %s", r.title(), describe(status.Holders, l.KeyOf))
+		r.Console.Notef("waiting for %s, held by %s", r.title(), describe(status.Holders))
 	default:
 		waiting := max(status.Waiting, 1) // this process may not be in the queue yet
-		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), describe(status.Holders, l.KeyOf), waiting)
+		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), describe(status.Holders), waiting)
 	}
 }
 
@@ -151,12 +150,12 @@ func longest(holders []holdfast.Holder) holdfast.Holder {
 }
 
 // describe describes the holders of a lock, or of several locks, in a few words.
-func describe(holders []holdfast.Holder, keyOf func(name string) string) string {
+func describe(holders []holdfast.Holder) string {
 	if len(holders) == 0 {
 		return "a holder that is handing it over"
 	}
 	first := longest(holders)
-	text := lockstatus.Describe(first, keyOf(first.Name))
+	text := lockstatus.Describe(first)
 	if others := len(holders) - 1; others > 0 {
 		text += " and " + console.Count(others, "other")
 	}
@@ -171,14 +170,14 @@ func (l *Lock) busy(holders []holdfast.Holder, waiting int, heldBy string) *exit
 	}
 	if l.SkipIfBusy {
 		r.report.Outcome = Skipped
-		r.tellf("%s %s; skipped", heldBy, describe(holders, l.KeyOf))
+		r.tellf("%s %s; skipped", heldBy, describe(holders))
 		return &exitcode.Error{}
 	}
 	r.report.Outcome = Busy
 	if l.quiet() {
 		return &exitcode.Error{Code: l.BusyCode}
 	}
-	return exitcode.Errorf(l.BusyCode, "%s %s; the command was not run", heldBy, describe(holders, l.KeyOf))
+	return exitcode.Errorf(l.BusyCode, "%s %s; the command was not run", heldBy, describe(holders))
 }
 
 // failure is Run.failure, with advice about foreign locks. It does not repeat an error that acquire has reported.

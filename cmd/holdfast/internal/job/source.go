@@ -36,10 +36,11 @@ type source interface {
 // errOver is what a run returns to its source after its last lease, unless the job is completed.
 var errOver = errors.New("the run is over")
 
-// borrow runs the job under a lease of s that lasts long enough, and again while again returns true. A signal ends a wait.
+// borrow runs the job under a lease of s that lasts long enough, and again while again returns true: it gets the exit code, and whether a
+// signal asked holdfast to end. A signal ends a wait.
 //
 // A lease that was handed over may be short at first, perhaps too short to end a command in time.
-func (r *Run) borrow(ctx context.Context, s source, j *Job, began time.Time, again func(exit *exitcode.Error, ended bool) bool) *exitcode.Error {
+func (r *Run) borrow(ctx context.Context, s source, j *Job, began time.Time, again func(*exitcode.Error, bool) bool) *exitcode.Error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var exit *exitcode.Error // nil while the run waits
@@ -303,9 +304,9 @@ func (c *candidate) tellWaiting(ctx context.Context) {
 		case err != nil:
 			r.Console.Notef("campaigning for %q: %v", r.Name, err)
 		case leads && r.Servers.AreQuorum(): // does not know its waiters
-			r.Console.Notef("campaigning for %q, led by %s", r.Name, lockstatus.Describe(leader, status.Key))
+			r.Console.Notef("campaigning for %q, led by %s", r.Name, lockstatus.Describe(leader))
 		case leads:
-			r.Console.Notef("campaigning for %q, led by %s; %d waiting", r.Name, lockstatus.Describe(leader, status.Key), status.Waiting)
+			r.Console.Notef("campaigning for %q, led by %s; %d waiting", r.Name, lockstatus.Describe(leader), status.Waiting)
 		}
 	}
 }

@@ -37,10 +37,10 @@ func spawn(spec Spec) (_ *link, err error) {
 		return nil, err
 	}
 	defer lifeline.Close()
-	conn := &lifelined{ours, watched}
 	defer func() {
 		if err != nil {
-			conn.Close()
+			ours.Close()
+			watched.Close()
 		}
 	}()
 	fd, err := inheritable(theirs)
@@ -65,10 +65,11 @@ func spawn(spec Spec) (_ *link, err error) {
 	pid := cmd.Process.Pid
 	keepers.pids[pid] = true
 	return &link{
-		conn: conn,
+		conn: ours,
 		wake: func() { _ = cmd.Process.Signal(unix.SIGCONT) },
 		wait: func() error {
 			err := cmd.Wait()
+			watched.Close()
 			keepers.Lock()
 			defer keepers.Unlock()
 			delete(keepers.pids, pid)
@@ -94,17 +95,6 @@ func newLifeline() (watched, lifeline *os.File, err error) {
 		}
 	}
 	return watched, lifeline, nil
-}
-
-// lifelined is a connection to a keeper with a lifeline, which closing the connection removes.
-type lifelined struct {
-	*os.File
-	watched *os.File
-}
-
-func (c *lifelined) Close() error {
-	c.watched.Close()
-	return c.File.Close()
 }
 
 // keep is the keeper process.

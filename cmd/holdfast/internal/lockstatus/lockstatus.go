@@ -67,7 +67,9 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 func NewWaiters(waiters []holdfast.Waiter) []Process {
 	all := []Process{}
 	for _, w := range waiters {
-		all = append(all, Process{Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
+		all = append(all, Process{
+			Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since,
+		})
 	}
 	return all
 }
@@ -293,14 +295,13 @@ func writeProcess(b *strings.Builder, i int, owner string, p Process, about []st
 	}
 }
 
-// Describe describes, in a phrase, a holder of the lock with this key.
-func Describe(h holdfast.Holder, key string) string {
-	if h.Foreign {
-		expiry := ""
-		if h.TTL < 0 {
-			expiry = ", which has no expiry"
-		}
-		return fmt.Sprintf("another program (key %s%s)", printable.Line(key, MaxShown), expiry)
+// Describe describes a holder in a phrase.
+func Describe(h holdfast.Holder) string {
+	switch {
+	case h.Foreign && h.TTL < 0:
+		return "another program, without an expiry"
+	case h.Foreign:
+		return "another program"
 	}
 	text := "somebody"
 	if h.Identity != "" {

@@ -1,4 +1,4 @@
-package sidecar
+package cli
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *Sidecar, end func()) {
+func beginSidecar(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *sidecar, end func()) {
 	t.Helper()
-	s = &Sidecar{
-		Election: election.New(client.Mutex("office")), Server: "here", Key: "key", Drain: drain,
-		Console: console.New(io.Discard, console.Normal),
+	s = &sidecar{
+		election: election.New(client.Mutex("office")), server: "here", key: "key", drain: drain,
+		console: console.New(io.Discard, console.Normal),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
-	go func() { over <- s.Run(ctx) }()
+	go func() { over <- s.run(ctx) }()
 	return s, func() {
 		t.Helper()
 		cancel()
@@ -34,11 +34,11 @@ func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *S
 	}
 }
 
-func ask(t *testing.T, s *Sidecar, path string) (int, Status) {
+func askSidecar(t *testing.T, s *sidecar, path string) (int, sidecarStatus) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1:4040"+path, nil))
-	var answer Status
+	var answer sidecarStatus
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 		t.Fatalf("%s: %v", w.Body, err)
 	}
@@ -48,25 +48,25 @@ func ask(t *testing.T, s *Sidecar, path string) (int, Status) {
 func TestOneOfTwoLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holdfasttest.Run(t)
-		first, end := begin(t, server.NewClient(t, nil), 3*time.Second)
+		first, end := beginSidecar(t, server.NewClient(t, nil), 3*time.Second)
 		time.Sleep(time.Second)
-		second, endSecond := begin(t, server.NewClient(t, nil), 0)
+		second, endSecond := beginSidecar(t, server.NewClient(t, nil), 0)
 		defer endSecond()
 		time.Sleep(time.Second)
-		code, answer := ask(t, first, "/leader")
+		code, answer := askSidecar(t, first, "/leader")
 		if code != http.StatusOK || !answer.Leading || answer.Name != "office" || answer.Fence == 0 || answer.TTL <= 0 || answer.TTL > 15_000 {
 			t.Errorf("the first: %d, %+v", code, answer)
 		}
-		if code, answer := ask(t, second, "/leader"); code != http.StatusServiceUnavailable || answer.Leading || answer.Fence != 0 {
+		if code, answer := askSidecar(t, second, "/leader"); code != http.StatusServiceUnavailable || answer.Leading || answer.Fence != 0 {
 			t.Errorf("the second: %d, %+v", code, answer)
 		}
 
-		code, status := ask(t, second, "/status")
+		code, status := askSidecar(t, second, "/status")
 		if code != http.StatusOK || status.Leading || status.Leader == nil || status.Leader.Fence != answer.Fence || status.Seen.IsZero() ||
 			!status.Since.IsZero() || status.Key != "key" || status.Server != "here" {
 			t.Errorf("the second: %d, %+v", code, status)
 		}
-		if _, status := ask(t, first, "/status"); !status.Leading || status.Fence != answer.Fence || status.Since.IsZero() {
+		if _, status := askSidecar(t, first, "/status"); !status.Leading || status.Fence != answer.Fence || status.Since.IsZero() {
 			t.Errorf("the first: %+v", status)
 		}
 
@@ -74,16 +74,16 @@ func TestOneOfTwoLeads(t *testing.T) {
 		go end()
 		synctest.Wait()
 		for range 29 {
-			if code, _ := ask(t, first, "/leader"); code != http.StatusServiceUnavailable {
+			if code, _ := askSidecar(t, first, "/leader"); code != http.StatusServiceUnavailable {
 				t.Fatalf("the first, told to end: %d", code)
 			}
-			if code, _ := ask(t, second, "/leader"); code != http.StatusServiceUnavailable {
+			if code, _ := askSidecar(t, second, "/leader"); code != http.StatusServiceUnavailable {
 				t.Fatalf("the second, while the first drains: %d", code)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(2 * time.Second)
-		if code, later := ask(t, second, "/leader"); code != http.StatusOK || later.Fence <= answer.Fence {
+		if code, later := askSidecar(t, second, "/leader"); code != http.StatusOK || later.Fence <= answer.Fence {
 			t.Errorf("the second, in the end: %d, %+v", code, later)
 		}
 	})
@@ -94,7 +94,7 @@ func TestOneOfTwoLeads(t *testing.T) {
 func TestNobodyLeadsAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holdfasttest.Run(t)
-		s, end := begin(t, server.NewClient(t, nil), 0)
+		s, end := beginSidecar(t, server.NewClient(t, nil), 0)
 		time.Sleep(time.Second)
 		s.mu.Lock()
 		term := s.term
@@ -104,7 +104,7 @@ func TestNobodyLeadsAfterTheDeadline(t *testing.T) {
 		}
 		server.Close()
 		for led, lost := 0, 0; lost < 100; time.Sleep(20 * time.Millisecond) {
-			code, answer := ask(t, s, "/leader")
+			code, answer := askSidecar(t, s, "/leader")
 			left := time.Until(term.Deadline())
 			switch {
 			case code == http.StatusOK && (left <= 0 || answer.TTL > left.Milliseconds()):
@@ -124,9 +124,9 @@ func TestNobodyLeadsAfterTheDeadline(t *testing.T) {
 // Fault: A web page asks holdfast elect --http under a name of its own. It is refused.
 func TestRequestsThatAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, end := begin(t, holdfasttest.New(t), 0)
+		s, end := beginSidecar(t, holdfasttest.New(t), 0)
 		defer end()
-		s.Hosts = []string{"Sidecar.internal"}
+		s.hosts = []string{"sidecar.internal"}
 		for _, c := range []struct {
 			method, host, path string
 			code               int

@@ -81,8 +81,7 @@ func buildEtcd(ctx context.Context, dir string) (program, missing string) {
 type etcd struct {
 	dir      string
 	endpoint string
-	cmd      *exec.Cmd
-	ended    chan struct{}
+	*child.Process
 }
 
 // startEtcd starts a server with new data under dir, and waits until it answers.
@@ -91,7 +90,7 @@ func startEtcd(ctx context.Context, program, dir string) (*etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &etcd{dir: dir, ended: make(chan struct{})}
+	e := &etcd{dir: dir}
 	if err := e.start(ctx, program); err != nil {
 		said, _ := os.ReadFile(e.log())
 		_ = os.RemoveAll(dir)
@@ -117,24 +116,23 @@ func (e *etcd) start(ctx context.Context, program string) error {
 		return err
 	}
 	defer log.Close()
-	e.cmd = exec.Command(program,
+	cmd := exec.Command(program,
 		"--name", "m", "--data-dir", filepath.Join(e.dir, "m"), "--log-level", "error",
 		"--listen-client-urls", urls[0], "--advertise-client-urls", urls[0],
 		"--listen-peer-urls", urls[1], "--initial-advertise-peer-urls", urls[1],
 		"--initial-cluster", "m="+urls[1], "--initial-cluster-state", "new")
-	e.cmd.Stdout, e.cmd.Stderr = log, log
-	if err := child.Start(e.cmd); err != nil {
+	cmd.Stdout, cmd.Stderr = log, log
+	if e.Process, err = child.Run(cmd); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
 	defer cancel()
 	go func() {
-		_ = e.cmd.Wait() // the log says how it ended
-		close(e.ended)
+		<-e.Ended
 		cancel()
 	}()
 	if err := answers(ctx, e.endpoint); err != nil {
-		e.kill()
+		e.Kill()
 		return err
 	}
 	return nil
@@ -158,13 +156,8 @@ func answers(ctx context.Context, endpoint string) error {
 	}
 }
 
-func (e *etcd) kill() {
-	_ = e.cmd.Process.Kill()
-	<-e.ended
-}
-
 func (e *etcd) end() {
-	e.kill()
+	e.Kill()
 	_ = os.RemoveAll(e.dir)
 }
 

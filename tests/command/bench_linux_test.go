@@ -20,9 +20,8 @@ import (
 
 // benching is a bench under way.
 type benching struct {
+	*child.Process
 	t      testing.TB
-	cmd    *exec.Cmd
-	done   chan struct{}
 	stdout bytes.Buffer
 	stderr bytes.Buffer
 }
@@ -30,19 +29,12 @@ type benching struct {
 func bench(t testing.TB, url string, args ...string) *benching {
 	t.Helper()
 	uses(t)
-	b := &benching{t: t, done: make(chan struct{})}
-	b.cmd = exec.Command("bench", append([]string{"-json"}, args...)...)
-	b.cmd.Env = append(os.Environ(), "HOLDFAST_REDIS="+url, "GORACE=atexit_sleep_ms=0")
-	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
-	expect.OK(t, child.Start(b.cmd))
-	go func() {
-		defer close(b.done)
-		_ = b.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = b.cmd.Process.Kill()
-		<-b.done
-	})
+	b := &benching{t: t}
+	cmd := exec.Command("bench", append([]string{"-json"}, args...)...)
+	cmd.Env = append(os.Environ(), "HOLDFAST_REDIS="+url, "GORACE=atexit_sleep_ms=0")
+	cmd.Stdout, cmd.Stderr = &b.stdout, &b.stderr
+	b.Process = expect.Of(child.Run(cmd)).OK(t)
+	t.Cleanup(b.Kill)
 	return b
 }
 
@@ -74,12 +66,10 @@ func (r benchReport) of(experiment string) (all []benchResult) {
 // ends requires that the bench ends with that exit code, and returns the report.
 func (b *benching) ends(code int) (r benchReport) {
 	b.t.Helper()
-	select {
-	case <-b.done:
-	case <-time.After(2 * hang):
+	if !b.EndsWithin(2 * hang) {
 		b.t.Fatal("it does not end")
 	}
-	if got := b.cmd.ProcessState.ExitCode(); got != code {
+	if got := b.ProcessState.ExitCode(); got != code {
 		b.t.Fatalf("exit code %d, want %d: %s%s", got, code, &b.stdout, &b.stderr)
 	}
 	if err := json.Unmarshal(b.stdout.Bytes(), &r); err != nil {
@@ -95,10 +85,8 @@ func (b *benching) ends(code int) (r benchReport) {
 func (b *benching) reaches(s *server.Server, part string) {
 	b.t.Helper()
 	for limit := time.Now().Add(2 * hang); len(benchKeys(b.t, part, s)) == 0; time.Sleep(time.Millisecond) {
-		select {
-		case <-b.done:
+		if b.HasEnded() {
 			b.t.Fatalf("it ends before %s: %s%s", part, &b.stdout, &b.stderr)
-		default:
 		}
 		if time.Now().After(limit) {
 			b.t.Fatalf("it does not get to %s", part)
@@ -144,7 +132,7 @@ func TestBenchEndsEarly(t *testing.T) {
 				if c.dies {
 					s.Kill()
 					code, says = 69, "server is unavailable"
-				} else if err := b.cmd.Process.Signal(os.Interrupt); err != nil {
+				} else if err := b.Cmd.Process.Signal(os.Interrupt); err != nil {
 					t.Fatal(err)
 				}
 				r := b.ends(code)
@@ -174,13 +162,8 @@ func TestBenchFindsOverlaps(t *testing.T) {
 		b := bench(t, "redis://"+s.Addr(), "-for", "10s", "-leases", "0")
 		b.reaches(s, "contended")
 		const forget = `for _, key in ipairs(redis.call("KEYS", "holdfast:{bench:*:contended*}")) do redis.call("DEL", key) end`
-		for ended := false; !ended; {
+		for !b.EndsWithin(time.Millisecond) {
 			expect.OK(t, expect.ErrOf(s.Do("EVAL", forget, "0")))
-			select {
-			case <-b.done:
-				ended = true
-			case <-time.After(time.Millisecond):
-			}
 		}
 		r := b.ends(1)
 		c := r.of("contended")

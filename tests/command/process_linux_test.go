@@ -24,12 +24,10 @@ import (
 
 // trial is one holdfast process and a folder for its job, $DIR.
 type trial struct {
-	t     testing.TB
-	name  string // the lock's
-	dir   string
-	cmd   *exec.Cmd
-	ended chan int      // the exit code; -1: killed
-	done  chan struct{} // closed thereafter
+	t    testing.TB
+	name string // the lock's
+	dir  string
+	*child.Process
 }
 
 // stubborn is a shell script for a job that does not want to end: it ignores TERM, and has processes in its
@@ -112,25 +110,20 @@ func beginAs(t testing.TB, command, name string, redis interface{ Addr() string 
 func launch(t testing.TB, name string, redis interface{ Addr() string }, args ...string) *trial {
 	t.Helper()
 	uses(t)
-	r := &trial{t: t, name: name, dir: t.TempDir(), ended: make(chan int, 1), done: make(chan struct{})}
-	r.cmd = exec.Command(args[0], args[1:]...)
-	r.cmd.Env = append(os.Environ(), "DIR="+r.dir, "HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
+	r := &trial{t: t, name: name, dir: t.TempDir()}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "DIR="+r.dir, "HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
 	stderr := expect.Of(os.Create(filepath.Join(r.dir, "stderr"))).OK(t)
 	defer stderr.Close()
-	r.cmd.Stderr = stderr
+	cmd.Stderr = stderr
 	// It has a process group of its own. If the test is killed, so is holdfast, and its keeper ends the job.
-	expect.OK(t, child.Start(r.cmd))
-	go func() {
-		_ = r.cmd.Wait()
-		r.ended <- r.cmd.ProcessState.ExitCode()
-		close(r.done)
-	}()
+	r.Process = expect.Of(child.Run(cmd)).OK(t)
 	t.Cleanup(func() {
-		_ = r.cmd.Process.Signal(unix.SIGCONT)
+		_ = r.Cmd.Process.Signal(unix.SIGCONT)
 		for _, pid := range r.alive() {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		<-r.done
+		<-r.Ended
 		if t.Failed() {
 			t.Logf("stderr:\n%s", r.stderr())
 		}
@@ -143,7 +136,7 @@ func (r *trial) alive() []int { return processesWith("DIR=" + r.dir) }
 
 // job lists the processes that are neither holdfast nor its keeper.
 func (r *trial) job() []int {
-	return slices.DeleteFunc(r.alive(), func(pid int) bool { return pid == r.cmd.Process.Pid || isKeeper(pid) })
+	return slices.DeleteFunc(r.alive(), func(pid int) bool { return pid == r.Cmd.Process.Pid || isKeeper(pid) })
 }
 
 func (r *trial) keeper() int {
@@ -216,12 +209,10 @@ func (r *trial) up() {
 
 func (r *trial) exits(want int) {
 	r.t.Helper()
-	select {
-	case got := <-r.ended:
-		expect.Equal(r.t, "exit code", got, want)
-	case <-time.After(hang):
+	if !r.EndsWithin(hang) {
 		r.t.Fatalf("holdfast does not end; left: %v", r.alive())
 	}
+	expect.Equal(r.t, "exit code", r.ProcessState.ExitCode(), want) // -1: killed
 	expect.Same(r.t, "processes that survived holdfast", r.alive(), nil)
 }
 
@@ -314,13 +305,13 @@ func TestTheJobEndsBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	for stopped, stop := range map[string]func(r *trial, redis *server.Server){
 		"server":   func(_ *trial, redis *server.Server) { redis.Pause() },
-		"holdfast": func(r *trial, _ *server.Server) { r.stop(r.cmd.Process.Pid) },
+		"holdfast": func(r *trial, _ *server.Server) { r.stop(r.Cmd.Process.Pid) },
 		"holdfast and keeper": func(r *trial, _ *server.Server) {
 			keeper := r.keeper()
 			r.stop(keeper)
 			r.until("a renewal continues the keeper", func() bool { return r.state(keeper) != "T" })
 			r.stop(keeper)
-			r.stop(r.cmd.Process.Pid)
+			r.stop(r.Cmd.Process.Pid)
 		},
 		"server and keeper": func(r *trial, redis *server.Server) {
 			r.stop(r.keeper())
@@ -341,7 +332,7 @@ func TestTheJobEndsBeforeTheDeadline(t *testing.T) {
 					r.notAfter(at+2*unit+unit/4, "term", "term-session")
 				}
 				redis.Resume()
-				r.signal(r.cmd.Process.Pid, unix.SIGCONT)
+				r.signal(r.Cmd.Process.Pid, unix.SIGCONT)
 				r.exits(79)
 			})
 		})
@@ -358,7 +349,7 @@ func TestTheJobEndsBeforeTheDeadline(t *testing.T) {
 // Fault: The keeper is killed while holdfast run is stopped. Its death continues holdfast, which ends what it leaves.
 func TestTheJobEndsWithHoldfast(t *testing.T) {
 	redis := server.Alone(t)
-	holdfast := func(r *trial) { r.signal(r.cmd.Process.Pid, unix.SIGKILL) }
+	holdfast := func(r *trial) { r.signal(r.Cmd.Process.Pid, unix.SIGKILL) }
 	keeper := func(r *trial) { r.signal(r.keeper(), unix.SIGKILL) }
 	for name, c := range map[string]struct {
 		script string
@@ -368,11 +359,11 @@ func TestTheJobEndsWithHoldfast(t *testing.T) {
 	}{
 		"obedient": {`trap 'touch $DIR/term $DIR/term-session; exit' TERM; touch $DIR/up; while :; do sleep 0.1; done`, time.Hour, holdfast, -1},
 		"stubborn": {stubborn, 500 * time.Millisecond, holdfast, -1}, // long enough for its trap on a busy machine
-		"group":    {stubborn, 500 * time.Millisecond, func(r *trial) { r.signal(-r.cmd.Process.Pid, unix.SIGKILL) }, -1},
+		"group":    {stubborn, 500 * time.Millisecond, func(r *trial) { r.signal(-r.Cmd.Process.Pid, unix.SIGKILL) }, -1},
 		"keeper":   {stubborn, time.Hour, keeper, 70},
 		"keeper while holdfast is stopped": {stubborn, time.Hour, func(r *trial) {
 			pid := r.keeper()
-			r.stop(r.cmd.Process.Pid)
+			r.stop(r.Cmd.Process.Pid)
 			r.signal(pid, unix.SIGKILL)
 		}, 70},
 	} {
@@ -440,7 +431,7 @@ func TestHoldfastAndKeeperKilled(t *testing.T) {
 	r := begin(t, server.Start(t, server.One(t)), stubborn+"; : the command", graceOf(time.Hour)...)
 	r.up()
 	keeper := r.keeper()
-	r.signal(r.cmd.Process.Pid, unix.SIGKILL)
+	r.signal(r.Cmd.Process.Pid, unix.SIGKILL)
 	r.signal(keeper, unix.SIGKILL)
 	r.until("the command is dead", func() bool {
 		for _, pid := range r.alive() {
@@ -490,7 +481,7 @@ func TestSignalsReachTheJob(t *testing.T) {
 			// A process in a session of its own does not get the signal, and is ended afterwards.
 			r := begin(t, redis, `ulimit -c 0; setsid sleep 1000 & touch $DIR/up; exec sleep 1000`)
 			r.up()
-			r.signal(r.cmd.Process.Pid, sig)
+			r.signal(r.Cmd.Process.Pid, sig)
 			r.exits(code)
 		})
 	}
@@ -506,13 +497,8 @@ func TestInterruptedWhileASuccessIsWrittenDown(t *testing.T) {
 	r.write("go")
 	r.until("the job has ended", func() bool { return len(r.job()) == 0 })
 	r.until("it ends", func() bool {
-		_ = r.cmd.Process.Signal(unix.SIGTERM) // the first may still be meant for the job
-		select {
-		case <-r.done:
-			return true
-		default:
-			return false
-		}
+		_ = r.Cmd.Process.Signal(unix.SIGTERM) // the first may still be meant for the job
+		return r.HasEnded()
 	})
 	r.exits(69)
 	r.says("the command succeeded, but this could not be recorded")
@@ -528,7 +514,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 			order(t, redis, "SET", "holdfast:{"+t.Name()+"}", "somebody", "PX", 3600000)
 			r := begin(t, redis, "touch $DIR/up")
 			r.waits(redis, "q", 1)
-			r.signal(r.cmd.Process.Pid, sig)
+			r.signal(r.Cmd.Process.Pid, sig)
 			r.exits(code)
 			expect.Equal(r.t, "the command ran", r.file("up"), false)
 			r.waits(redis, "q", 0)

@@ -272,16 +272,13 @@ func (l *load) runs(b *backend.Backend, files string) {
 	if said, err := run("bad", "false").CombinedOutput(); !errors.As(err, &exit) {
 		l.t.Fatalf("%v: %s", err, said)
 	}
-	lost := run("lost", "sleep", "600")
-	expect.OK(l.t, child.Start(lost))
-	ended := make(chan struct{})
-	go func() { _ = lost.Wait(); close(ended) }()
-	l.t.Cleanup(func() { _ = lost.Process.Kill(); <-ended })
+	lost := expect.Of(child.Run(run("lost", "sleep", "600"))).OK(l.t)
+	l.t.Cleanup(lost.Kill)
 	rdb := b.Redis(l.t)
 	backend.Eventually(l.t, "the run has its lock", func() bool {
 		return rdb.Del(l.t.Context(), "holdfast:{job-lost}").Val() > 0
 	})
-	backend.Told(l.t, "the run without its lock ends", ended)
+	backend.Told(l.t, "the run without its lock ends", lost.Ended)
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -335,10 +332,9 @@ func startPrometheus(t *testing.T, bin, rules string, targets map[string]http.Ha
 	log := expect.Of(os.Create(filepath.Join(dir, "log"))).OK(t)
 	cmd := exec.Command(filepath.Join(bin, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
 	cmd.Stdout, cmd.Stderr = log, log
-	expect.OK(t, child.Start(cmd))
+	prometheus := expect.Of(child.Run(cmd)).OK(t)
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		prometheus.Kill()
 		_ = log.Close()
 		if t.Failed() {
 			said, _ := os.ReadFile(log.Name())

@@ -203,13 +203,13 @@ func TestProcessesDoNotCarrySecrets(t *testing.T) {
 	for _, pid := range pids {
 		for _, file := range []string{"cmdline", "environ", "comm"} {
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
-			if (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)) && pid != r.cmd.Process.Pid {
+			if (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)) && pid != r.Cmd.Process.Pid {
 				continue // a process that the shell started, and that has ended
 			}
 			expect.OK(t, err)
 			read++
 			expect.Lacks(t, fmt.Sprintf("the %s of process %d", file, pid), string(text), token)
-			if strings.Contains(string(text), password) && (pid != r.cmd.Process.Pid || file != "environ") {
+			if strings.Contains(string(text), password) && (pid != r.Cmd.Process.Pid || file != "environ") {
 				t.Errorf("the %s of process %d has the password: %q", file, pid, text)
 			}
 		}
@@ -217,8 +217,8 @@ func TestProcessesDoNotCarrySecrets(t *testing.T) {
 	if read < 3*4 {
 		t.Errorf("only %d files of processes %v were read", read, pids)
 	}
-	_ = r.cmd.Process.Signal(os.Interrupt)
-	<-r.done
+	_ = r.Cmd.Process.Signal(os.Interrupt)
+	<-r.Ended
 	for _, secret := range []string{token, password} {
 		expect.Lacks(t, "what holdfast said", r.stderr(), secret)
 	}

@@ -56,7 +56,7 @@ func TestALotteryOutlivesAProcess(t *testing.T) {
 		t.Errorf("GET during the draw is answered %d: %s", status, text)
 	}
 	status, text := send(t, "POST", url+day)
-	if status != http.StatusConflict || !strings.Contains(text, "(pid "+strconv.Itoa(first.cmd.Process.Pid)) {
+	if status != http.StatusConflict || !strings.Contains(text, "(pid "+strconv.Itoa(first.Cmd.Process.Pid)) {
 		t.Errorf("POST during the draw is answered %d: %s", status, text)
 	}
 	first.kill()

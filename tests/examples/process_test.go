@@ -18,9 +18,8 @@ import (
 )
 
 type process struct {
-	t     *testing.T
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when it has been waited for
+	*child.Process
+	t *testing.T
 
 	mu   sync.Mutex
 	log  bytes.Buffer
@@ -31,18 +30,14 @@ type process struct {
 func start(t *testing.T, program string, args ...string) *process {
 	t.Helper()
 	dir := expect.Of(folder()).OK(t)
-	p := &process{t: t, cmd: exec.Command(filepath.Join(dir, program), args...), ended: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = p, p
-	expect.OK(t, child.Start(p.cmd))
-	go func() {
-		_ = p.cmd.Wait() // ProcessState says how it ended
-		close(p.ended)
-	}()
+	p := &process{t: t}
+	cmd := exec.Command(filepath.Join(dir, program), args...)
+	cmd.Stdout, cmd.Stderr = p, p
+	p.Process = expect.Of(child.Run(cmd)).OK(t)
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // it may have ended; a paused process is killed, too
-		<-p.ended
+		p.Kill()
 		if t.Failed() {
-			t.Logf("%s:\n%s", p.cmd, p.String())
+			t.Logf("%s:\n%s", p.Cmd, p.String())
 		}
 	})
 	return p
@@ -66,7 +61,7 @@ func (p *process) String() string {
 // what follows the text in it.
 func (p *process) says(text string) (rest string) {
 	p.t.Helper()
-	backend.Eventually(p.t, p.cmd.String()+" says "+text, func() bool {
+	backend.Eventually(p.t, p.Cmd.String()+" says "+text, func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		unread := p.log.String()[p.read:]
@@ -92,9 +87,9 @@ func (p *process) url() string {
 func (p *process) kill() {
 	p.t.Helper()
 	p.signal(syscall.SIGKILL)
-	<-p.ended
-	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		p.t.Errorf("%s ended by itself: %v", p.cmd, p.cmd.ProcessState)
+	<-p.Ended
+	if status, ok := p.Cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+		p.t.Errorf("%s ended by itself: %v", p.Cmd, p.Cmd.ProcessState)
 	}
 }
 
@@ -102,20 +97,18 @@ func (p *process) kill() {
 func (p *process) interrupt() {
 	p.t.Helper()
 	p.signal(syscall.SIGINT)
-	select {
-	case <-p.ended:
-	case <-time.After(time.Minute):
+	if !p.EndsWithin(time.Minute) {
 		p.signal(syscall.SIGQUIT) // it prints its stacks
-		<-p.ended
+		<-p.Ended
 	}
-	if !p.cmd.ProcessState.Success() {
-		p.t.Errorf("%s: %v", p.cmd, p.cmd.ProcessState)
+	if !p.Cmd.ProcessState.Success() {
+		p.t.Errorf("%s: %v", p.Cmd, p.Cmd.ProcessState)
 	}
 }
 
 func (p *process) signal(s syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Errorf("%s: %v", p.cmd, err)
+	if err := p.Cmd.Process.Signal(s); err != nil {
+		p.t.Errorf("%s: %v", p.Cmd, err)
 	}
 }

@@ -47,11 +47,7 @@ func TestReadmesOfExamples(t *testing.T) {
 			printed, programs := typed(t, name)
 			check(t, printed, programs)
 			for _, p := range programs {
-				select {
-				case <-p.ended:
-					t.Errorf("%s has ended", p.cmd)
-				default:
-				}
+				expect.Equal(t, p.Cmd.String()+" has ended", p.HasEnded(), false)
 			}
 		})
 	}

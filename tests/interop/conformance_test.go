@@ -297,14 +297,14 @@ func carries(t *testing.T, p *peer) {
 		ticket := expect.Of(transfer.Detach(t.Context(), lease, time.Minute)).OK(t)
 		text, err := ticket.MarshalText()
 		expect.OK(t, err)
-		p.send(t, fmt.Sprintf("adopt %s 300000", text))
+		p.Say(t, fmt.Sprintf("adopt %s 300000", text))
 		adopted := p.line(t, "granted", hanging)
 		if adopted[0] != "granted" || number(t, adopted[2]) <= int64(lease.Fence()) {
 			t.Fatalf("of a lock that had fence %d they say %q", lease.Fence(), adopted)
 		}
 		expect.Err(t, "Adopt with a ticket that they have used", expect.ErrOf(transfer.Adopt(t.Context(), ours, ticket)), holdfast.ErrLost)
 		p.expect(t, "lost", fmt.Sprintf("adopt %s 300000", text))
-		p.send(t, "detach 60000")
+		p.Say(t, "detach 60000")
 		detached := p.line(t, "detached", hanging)
 		expect.Equal(t, "they say", detached[0], "detached")
 		var theirs transfer.Ticket
@@ -329,7 +329,7 @@ func assertsAgain(t *testing.T, p *peer) {
 			_, err := backend.HolderOf(t.Context(), l)
 			return err == nil
 		})
-		p.send(t, "release")
+		p.Say(t, "release")
 		if line := p.line(t, "released", hanging); line[0] != "released" {
 			return fmt.Errorf("their release, after their lock was asserted again: %q", line)
 		}

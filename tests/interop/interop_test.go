@@ -261,7 +261,7 @@ func theirWaiterIsWoken(t *testing.T, on *table) {
 	l := on.lock(t, holdfast.TTL(5*time.Minute))
 	for range turns {
 		lease := backend.Acquire(t, l)
-		on.them.send(t, "acquire 60000")
+		on.them.Say(t, "acquire 60000")
 		if on.told() {
 			on.listeners(t, 1)
 		}
@@ -412,7 +412,7 @@ func crashes(t *testing.T, on *table) {
 			on.them.expect(t, "granted", fmt.Sprint("acquire ", ttl))
 			leases := backend.Start(t, on.lock(t))
 			early := on.waiting(t, leases)
-			on.them.end(t)
+			on.them.Kill()
 			expiry := on.expiry(t)
 			lease := early
 			if early == nil {
@@ -434,14 +434,14 @@ func crashes(t *testing.T, on *table) {
 	machine.Unhurried(t, time.Second, func(unit time.Duration) error {
 		began := time.Now()
 		holder := startHolder(t, on, unit)
-		on.them.send(t, fmt.Sprint("acquire ", unit.Milliseconds()))
+		on.them.Say(t, fmt.Sprint("acquire ", unit.Milliseconds()))
 		if on.told() {
-			backend.Eventually(t, "they wait", func() bool { return on.listening(t) >= 1 || len(on.them.lines) > 0 })
+			backend.Eventually(t, "they wait", func() bool { return on.listening(t) >= 1 || len(on.them.Lines) > 0 })
 		}
-		holder.end(t)
+		holder.Kill()
 		expiry := on.expiry(t)
 		granted := on.them.answer(t, "granted")
-		on.them.send(t, "release")
+		on.them.Say(t, "release")
 		on.them.line(t, "released or refused", hanging) // it may be over
 		return on.early(t, "they", began, granted, expiry)
 	})

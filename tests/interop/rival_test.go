@@ -3,7 +3,6 @@
 package interop
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -70,11 +69,8 @@ func setUp(t *testing.T, language string) []string {
 //
 // Anything else is an error.
 type rival struct {
-	cmd     *exec.Cmd
+	*child.Dialogue
 	command []string
-	in      io.WriteCloser
-	lines   chan string // closed when it has ended
-	said    *bytes.Buffer
 }
 
 // start starts a program with these arguments, and waits until it is ready.
@@ -85,20 +81,16 @@ func start(t *testing.T, program []string, form, addr, key string, poll time.Dur
 
 func run(t *testing.T, command []string, env ...string) *rival {
 	t.Helper()
-	r := &rival{cmd: exec.Command(command[0], command[1:]...), command: command, lines: make(chan string, 1<<16), said: &bytes.Buffer{}}
-	r.cmd.Env = append(os.Environ(), env...)
-	r.cmd.Stderr = r.said
-	in := expect.Of(r.cmd.StdinPipe()).OK(t)
-	out := expect.Of(r.cmd.StdoutPipe()).OK(t)
-	expect.OK(t, child.Start(r.cmd))
-	r.in = in
-	go func() {
-		defer close(r.lines)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			r.lines <- lines.Text()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	said := &bytes.Buffer{}
+	cmd.Stderr = said
+	r := &rival{child.Talk(t, cmd), command}
+	t.Cleanup(func() {
+		if r.Kill(); t.Failed() && said.Len() > 0 {
+			t.Logf("%s said:\n%s", command[0], said)
 		}
-	}()
-	t.Cleanup(func() { r.end(t) })
+	})
 	expect.Equal(t, "the program says", r.line(t, "ready", starting)[0], "ready")
 	return r
 }
@@ -110,40 +102,10 @@ const (
 	hanging  = time.Minute
 )
 
-// end kills the program, as the kernel kills a process that uses too much memory, unless it has ended.
-func (r *rival) end(t *testing.T) {
-	if r.cmd.ProcessState != nil {
-		return
-	}
-	_ = r.cmd.Process.Kill()
-	for range r.lines {
-	}
-	_ = r.cmd.Wait()
-	if t.Failed() && r.said.Len() > 0 {
-		t.Logf("%s said:\n%s", r.command[0], r.said)
-	}
-}
-
-func (r *rival) send(t *testing.T, command string) {
-	t.Helper()
-	if _, err := fmt.Fprintln(r.in, command); err != nil {
-		t.Fatalf("%s: %v", command, err)
-	}
-}
-
 // line waits for a line, far longer than anything that works takes.
 func (r *rival) line(t *testing.T, what string, within time.Duration) []string {
 	t.Helper()
-	select {
-	case line, ok := <-r.lines:
-		if !ok {
-			t.Fatalf("the program has ended; wanted %q", what)
-		}
-		return strings.Fields(line)
-	case <-time.After(within):
-		t.Fatalf("no answer within %s; wanted %q", within, what)
-	}
-	return nil
+	return strings.Fields(r.Hear(t, what, within))
 }
 
 // answer waits for an answer, which must be that word, and returns its time.
@@ -161,14 +123,14 @@ func (r *rival) answer(t *testing.T, want string) int64 {
 
 func (r *rival) expect(t *testing.T, want, command string) int64 {
 	t.Helper()
-	r.send(t, command)
+	r.Say(t, command)
 	return r.answer(t, want)
 }
 
 // hammer makes the program add to a counter. turns returns what it did.
 func (r *rival) hammer(t *testing.T, threads int, last time.Duration, counter string) {
 	t.Helper()
-	r.send(t, fmt.Sprintf("hammer %d %d 60000 %s", threads, last.Milliseconds(), counter))
+	r.Say(t, fmt.Sprintf("hammer %d %d 60000 %s", threads, last.Milliseconds(), counter))
 }
 
 func (r *rival) turns(t *testing.T, last time.Duration) []history.Event {
@@ -184,7 +146,7 @@ func (r *rival) turns(t *testing.T, last time.Duration) []history.Event {
 		}
 		e := history.Event{
 			ID:        uint64(len(events)),
-			Process:   r.cmd.Process.Pid,
+			Process:   r.Cmd.Process.Pid,
 			Goroutine: int(number(t, line[1])),
 			Name:      key,
 			Asked:     number(t, line[2]),

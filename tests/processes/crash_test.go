@@ -63,7 +63,7 @@ func TestKilledHolder(t *testing.T) {
 		first := holder.fence()
 		waiter.send("acquire a 15s")
 		waitForWaiters(t, b, 1)
-		holder.kill()
+		holder.Kill()
 		begun := time.Now()
 		expect.Rises(t, first, waiter.fence())
 		t.Logf("from kill -9 of the holder of a %s lock: %s", ttl, time.Since(begun))
@@ -86,7 +86,7 @@ func TestKilledOwners(t *testing.T) {
 		stranger.send("acquire a 1m you")
 		mine := b.Client(t, nil).OwnerMutex("a", "me")
 		backend.Waiters(t, mine, 1)
-		outer.kill()
+		outer.Kill()
 		backend.Eventually(t, "only the living process's leases are left", func() bool {
 			all, err := backend.HoldersOf(t.Context(), mine)
 			return err == nil && len(all) == 2 && all[0].Identity == "me"
@@ -139,7 +139,7 @@ func TestPausedHead(t *testing.T) {
 		next.send("err")
 		next.answer("held")
 		select {
-		case got := <-head.out:
+		case got := <-head.Lines:
 			t.Errorf("the woken head says %q", got)
 		default:
 		}

@@ -109,51 +109,31 @@ func must(err error) {
 }
 
 type worker struct {
-	t   *testing.T
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out chan string
+	*child.Dialogue
+	t *testing.T
 }
 
 func newWorker(t *testing.T, addr string) *worker {
 	t.Helper()
-	w := &worker{t: t, cmd: exec.Command(os.Args[0], addr), out: make(chan string, 16)}
-	w.cmd.Env = append(os.Environ(), roleVariable+"=obey")
-	w.cmd.Stderr = os.Stderr
-	in := expect.Of(w.cmd.StdinPipe()).OK(t)
-	out := expect.Of(w.cmd.StdoutPipe()).OK(t)
-	expect.OK(t, child.Start(w.cmd))
-	w.in = in
-	go func() {
-		defer close(w.out)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			w.out <- lines.Text()
-		}
-	}()
-	t.Cleanup(w.kill)
-	return w
+	cmd := exec.Command(os.Args[0], addr)
+	cmd.Env = append(os.Environ(), roleVariable+"=obey")
+	cmd.Stderr = os.Stderr
+	return &worker{child.Talk(t, cmd), t}
 }
 
 func (w *worker) send(command string) {
 	w.t.Helper()
-	if _, err := fmt.Fprintln(w.in, command); err != nil {
-		w.t.Fatalf("%s: %v", command, err)
-	}
+	w.Say(w.t, command)
 }
 
 // answer waits for the next answer, and requires that it begins with want.
 func (w *worker) answer(want string) string {
 	w.t.Helper()
-	select {
-	case got, ok := <-w.out:
-		if !ok || !strings.HasPrefix(got, want) {
-			w.t.Fatalf("the worker says %q; want %q", got, want)
-		}
-		return got
-	case <-time.After(time.Minute):
-		w.t.Fatalf("the worker says nothing; want %q", want)
+	got := w.Hear(w.t, want, time.Minute)
+	if !strings.HasPrefix(got, want) {
+		w.t.Fatalf("the worker says %q; want %q", got, want)
 	}
-	return ""
+	return got
 }
 
 // fence returns the fence of an answer "granted FENCE".
@@ -163,11 +143,11 @@ func (w *worker) fence() (n uint64) {
 	return n
 }
 
-func (w *worker) pid() int { return w.cmd.Process.Pid }
+func (w *worker) pid() int { return w.Cmd.Process.Pid }
 
 func (w *worker) signal(s syscall.Signal) {
 	w.t.Helper()
-	expect.OK(w.t, w.cmd.Process.Signal(s))
+	expect.OK(w.t, w.Cmd.Process.Signal(s))
 }
 
 // pause stops the worker, and returns when it has stopped: until then it may read a message.
@@ -175,15 +155,7 @@ func (w *worker) pause() {
 	w.t.Helper()
 	w.signal(syscall.SIGSTOP)
 	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(w.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+	if _, err := syscall.Wait4(w.Cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
 		w.t.Fatalf("the worker has not stopped: %v, %#x", err, status)
-	}
-}
-
-// kill ends the worker with SIGKILL and waits for it.
-func (w *worker) kill() {
-	if w.cmd.ProcessState == nil {
-		_ = w.cmd.Process.Kill()
-		_ = w.cmd.Wait()
 	}
 }

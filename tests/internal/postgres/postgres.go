@@ -34,9 +34,8 @@ const role = "holdfast"
 
 // Server is one server. It persists nothing: its folder is removed when it stops.
 type Server struct {
-	dir   string
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when the process has been waited for
+	dir     string
+	process *child.Process // nil if it has not begun
 }
 
 // Start starts a server and waits until it answers. The error matches ErrMissing if this machine has no
@@ -51,12 +50,9 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: dir, ended: make(chan struct{})}
+	s := &Server{dir: dir}
 	if err := s.launch(bin); err != nil {
 		log := s.log()
-		if s.cmd == nil {
-			close(s.ended)
-		}
 		return nil, errors.Join(fmt.Errorf("%s: %w\n%s", bin, err, log), s.Stop())
 	}
 	return s, nil
@@ -88,14 +84,9 @@ func (s *Server) launch(bin string) error {
 		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off",
 		"-c", "shared_buffers=16MB", "-c", "autovacuum=off")
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := child.Start(cmd); err != nil {
+	if s.process, err = child.Run(cmd); err != nil {
 		return err
 	}
-	s.cmd = cmd
-	go func() {
-		_ = cmd.Wait() // the log says how it ended
-		close(s.ended)
-	}()
 	return s.ready()
 }
 
@@ -111,10 +102,8 @@ func (s *Server) ready() error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-s.ended:
+		if s.process.HasEnded() {
 			return errors.New("postgres ended at once")
-		default:
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("no answer within %v: %w", readyTimeout, err)
@@ -146,15 +135,12 @@ func (s *Server) Create(ctx context.Context, database string) error {
 // Stop ends the server, even with clients connected, and removes its folder.
 func (s *Server) Stop() error {
 	var err error
-	if s.cmd != nil {
-		_ = s.cmd.Process.Signal(syscall.SIGINT) // "fast shutdown"; it may have ended
-	}
-	select {
-	case <-s.ended:
-	case <-time.After(stopTimeout):
-		err = fmt.Errorf("postgres: not gone %v after SIGINT", stopTimeout)
-		_ = s.cmd.Process.Kill()
-		<-s.ended
+	if p := s.process; p != nil {
+		_ = p.Cmd.Process.Signal(syscall.SIGINT) // "fast shutdown"; it may have ended
+		if !p.EndsWithin(stopTimeout) {
+			err = fmt.Errorf("postgres: not gone %v after SIGINT", stopTimeout)
+			p.Kill()
+		}
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
 }

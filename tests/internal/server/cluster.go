@@ -316,7 +316,7 @@ func (c *Cluster) Patience(d time.Duration, except ...*Server) {
 }
 
 func (c *Cluster) running() []*Server {
-	return slices.DeleteFunc(slices.Clone(c.Nodes), func(s *Server) bool { return s.current().hasEnded() })
+	return slices.DeleteFunc(slices.Clone(c.Nodes), func(s *Server) bool { return s.current().HasEnded() })
 }
 
 func (c *Cluster) at(addr string) *Server {

@@ -45,9 +45,8 @@ type Server struct {
 
 // process is one run of the server.
 type process struct {
-	cmd    *exec.Cmd
-	ended  chan struct{} // closed when the process has been waited for
-	wanted bool          // this package ended it; guarded by Server.mu
+	*child.Process
+	wanted bool // this package ended it; guarded by Server.mu
 }
 
 // Option changes how a server starts.
@@ -112,7 +111,7 @@ func (s *Server) Dir() string { return s.dir }
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.proc.cmd.Process.Pid
+	return s.proc.Cmd.Process.Pid
 }
 
 // Stop ends the server with SIGTERM, as an operator would, and waits for it. A paused server is resumed first.
@@ -120,10 +119,10 @@ func (s *Server) Stop() {
 	s.tb.Helper()
 	s.Resume()
 	p := s.expectEnd()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !p.hasEnded() {
+	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil && !p.HasEnded() {
 		s.tb.Errorf("%s: SIGTERM: %v", s.bin.Name, err)
 	}
-	if !p.wait(stopTimeout) {
+	if !p.EndsWithin(stopTimeout) {
 		s.tb.Errorf("%s: not gone %v after SIGTERM", s.bin.Name, stopTimeout)
 		s.Kill()
 	}
@@ -133,10 +132,10 @@ func (s *Server) Stop() {
 func (s *Server) Kill() {
 	s.tb.Helper()
 	p := s.expectEnd()
-	if err := p.cmd.Process.Kill(); err != nil && !p.hasEnded() {
+	if err := p.Cmd.Process.Kill(); err != nil && !p.HasEnded() {
 		s.tb.Errorf("%s: SIGKILL: %v", s.bin.Name, err)
 	}
-	if !p.wait(stopTimeout) {
+	if !p.EndsWithin(stopTimeout) {
 		s.tb.Errorf("%s: not gone %v after SIGKILL", s.bin.Name, stopTimeout)
 	}
 }
@@ -164,7 +163,7 @@ func (s *Server) Pause() {
 // Resume lets a paused server go on. It does nothing to one that runs.
 func (s *Server) Resume() {
 	s.tb.Helper()
-	if err := resume(s.Pid()); err != nil && !s.current().hasEnded() {
+	if err := resume(s.Pid()); err != nil && !s.current().HasEnded() {
 		s.tb.Errorf("%s: resume: %v", s.bin.Name, err)
 	}
 }
@@ -184,21 +183,17 @@ func (s *Server) launch() error {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := child.Start(cmd); err != nil {
+	running, err := child.Run(cmd)
+	if err != nil {
 		return err
 	}
-	p := &process{cmd: cmd, ended: make(chan struct{})}
-	go func() {
-		_ = cmd.Wait() // the log says how it ended
-		close(p.ended)
-	}()
+	p := &process{Process: running}
 	s.mu.Lock()
 	s.proc = p
 	s.mu.Unlock()
 	if err := s.ready(p); err != nil {
 		s.expectEnd()
-		_ = cmd.Process.Kill()
-		<-p.ended
+		p.Process.Kill()
 		return err
 	}
 	return nil
@@ -224,7 +219,7 @@ func (s *Server) config() string {
 // ready waits until this very process answers, not another one that got the port.
 func (s *Server) ready(p *process) error {
 	return s.await("an answer", func() error {
-		if p.hasEnded() {
+		if p.HasEnded() {
 			return permanent{fmt.Errorf("%s ended at once", s.bin.Path)}
 		}
 		if _, err := s.Do("PING"); err != nil {
@@ -234,7 +229,7 @@ func (s *Server) ready(p *process) error {
 		if err != nil {
 			return err
 		}
-		if pid := strconv.Itoa(p.cmd.Process.Pid); info["process_id"] != pid {
+		if pid := strconv.Itoa(p.Cmd.Process.Pid); info["process_id"] != pid {
 			return fmt.Errorf("process %s answers, not %s (a wrapper script must exec)", info["process_id"], pid)
 		}
 		return nil
@@ -282,30 +277,12 @@ func (s *Server) current() *process {
 func (s *Server) expectEnd() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.proc.wanted = s.proc.wanted || !s.proc.hasEnded()
+	s.proc.wanted = s.proc.wanted || !s.proc.HasEnded()
 	return s.proc
 }
 
-func (p *process) hasEnded() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
-}
-
-func (p *process) wait(limit time.Duration) bool {
-	select {
-	case <-p.ended:
-		return true
-	case <-time.After(limit):
-		return false
-	}
-}
-
 func (s *Server) cleanup() {
-	if s.tb.Failed() && !s.current().hasEnded() {
+	if s.tb.Failed() && !s.current().HasEnded() {
 		clients, err := s.Do("CLIENT", "LIST")
 		s.tb.Logf("the clients of %s at %s in the end: %v %v", s.bin.Name, s.Addr(), clients, err)
 	}

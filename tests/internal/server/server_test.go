@@ -50,7 +50,7 @@ func TestEnding(t *testing.T) {
 		select {}
 	case endDied:
 		_, _ = s.Do("SHUTDOWN", "NOSAVE")
-		if !s.current().wait(30 * time.Second) {
+		if !s.current().EndsWithin(30 * time.Second) {
 			t.Fatal("the server did not shut down")
 		}
 	}

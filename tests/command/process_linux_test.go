@@ -298,7 +298,7 @@ const unit = 2 * time.Second
 // Fault: holdfast run and its keeper are stopped. The keeper is continued when it has to act, and when the job's lock
 // is renewed.
 //
-// Fault: The keeper of holdfast run is stopped, and the lock cannot be renewed. The keeper is continued when it has to act.
+// Fault: The keeper of holdfast run is stopped. If the lock cannot be renewed, holdfast kills it.
 //
 // Bug: TERM comes after the lock is lost.
 func TestTheJobEndsBeforeTheDeadline(t *testing.T) {

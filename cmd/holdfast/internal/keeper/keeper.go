@@ -7,7 +7,8 @@
 //
 //   - If the keeper is killed, the kernel kills the command (PR_SET_PDEATHSIG) and gives the other processes to the parent, which is a
 //     subreaper, too. The parent kills them, and waits for those that it may not kill. The keeper's end continues a stopped parent.
-//   - If the keeper is stopped, each renewal continues it, and so does the kernel, again and again, when the keeper has to act.
+//   - If the keeper is stopped, each renewal continues it, and so does the kernel, again and again, when the keeper has to act. If it still
+//     has not ended the job just before the deadline, the parent kills it.
 //   - If parent and keeper are killed at the same instant, processes that the command has started survive, but not the command.
 //
 // On other systems the keeper is a goroutine. It ends the job's process group or, on Windows, only the command.
@@ -18,6 +19,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/spool"
@@ -86,13 +88,15 @@ type Job struct {
 	PID    int // of the command, and of its process group
 	clock  clock
 	out    *spool.Writer // to the keeper, which may be stopped
-	wake   func()        // as in link
+	guard  *guard
+	wake   func() // as in link
 	events chan Event
 }
 
 // link is a parent's hold on its keeper.
 type link struct {
 	conn io.ReadWriteCloser
+	kill func()       // kills the keeper; nil if it is not a process
 	wake func()       // continues a stopped keeper; nil if it is not a process
 	wait func() error // waits for the keeper's end
 	// cleanUp kills the processes of a dead keeper's job. It passes those that it may not kill to denied, and waits for them.
@@ -158,6 +162,7 @@ func begin(l *link, clock clock, spec Spec) (*Job, error) {
 		return nil, errors.Join(err, l.wait())
 	}
 	j.PID = ev.PIDs[0]
+	j.guard = newGuard(clock, spec.OnLost, spec.KillAfter, l.kill)
 	go j.listen(dec, l)
 	return j, nil
 }
@@ -168,10 +173,14 @@ func (j *Job) listen(dec *json.Decoder, l *link) {
 	for {
 		var ev Event
 		err := dec.Decode(&ev)
+		if err == nil && ev.Kind == Denied {
+			j.guard.end() // killing the keeper would not help
+		}
 		if err == nil && ev.Kind != Ended {
 			j.events <- ev
 			continue
 		}
+		killed := j.guard.end()
 		l.conn.Close()
 		if err == nil {
 			// The keeper is a subreaper without children, so no process of the job remains. The caller may release the lock while the
@@ -183,7 +192,11 @@ func (j *Job) listen(dec *json.Decoder, l *link) {
 		if err != nil {
 			// Now that wait has returned, the keeper's children are children of this process.
 			l.cleanUp(func(pids []int) { j.events <- Event{Kind: Denied, PIDs: pids} })
-			j.events <- Event{Kind: Ended, Err: "keeper died: " + errors.Join(err, werr).Error()}
+			ev = Event{Kind: Ended, Err: "keeper died: " + errors.Join(err, werr).Error()}
+			if killed != "" {
+				ev = Event{Kind: Ended, Signal: int(syscall.SIGKILL), Cause: killed}
+			}
+			j.events <- ev
 		}
 		return
 	}
@@ -201,17 +214,26 @@ func (j *Job) Wait() {
 
 // Release lets the command run. The lock is certain until deadline.
 func (j *Job) Release(deadline time.Time) {
-	j.send(order{Op: opRelease, Deadline: j.toInstant(deadline)})
+	at := j.toInstant(deadline)
+	j.guard.release(at)
+	j.send(order{Op: opRelease, Deadline: at})
 }
 
 // SetDeadline tells the keeper that the lock is now certain until t.
-func (j *Job) SetDeadline(t time.Time) { j.send(order{Op: opDeadline, Deadline: j.toInstant(t)}) }
+func (j *Job) SetDeadline(t time.Time) {
+	at := j.toInstant(t)
+	j.guard.move(at)
+	j.send(order{Op: opDeadline, Deadline: at})
+}
 
 // Signal sends sig to the job's process group.
 func (j *Job) Signal(sig int) { j.send(order{Op: opSignal, Signal: sig}) }
 
 // Lost tells the keeper that the lock is lost. The keeper does at once what OnLost says.
-func (j *Job) Lost() { j.send(order{Op: opLost}) }
+func (j *Job) Lost() {
+	j.guard.lose()
+	j.send(order{Op: opLost})
+}
 
 func (j *Job) send(o order) {
 	_ = json.NewEncoder(j.out).Encode(o) // never fails

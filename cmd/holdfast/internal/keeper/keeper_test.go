@@ -330,6 +330,83 @@ func TestAPauseMakesADeadlineEarlierNeverLater(t *testing.T) {
 	})
 }
 
+// Fault: A keeper does nothing and reads nothing, for example because it is stopped. It is killed. A command that was not
+// to run, or no longer, is reported as not run.
+func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
+	released := func(f func(*Job, func(float64) time.Time)) func(*Job, func(float64) time.Time) {
+		return func(j *Job, at func(float64) time.Time) { j.Release(at(100)); f(j, at) }
+	}
+	late := func(j *Job, at func(float64) time.Time) {
+		time.Sleep(200 * time.Second)
+		j.Release(at(100))
+		j.SetDeadline(at(200.1)) // The keeper has given up by then.
+	}
+	renewed := func(j *Job, at func(float64) time.Time) {
+		time.Sleep(30 * time.Second)
+		j.SetDeadline(at(130))
+	}
+	lost := func(j *Job, _ func(float64) time.Time) {
+		time.Sleep(10 * time.Second)
+		j.Lost()
+	}
+	stubborn := func(j *Job, at func(float64) time.Time) {
+		for range 1000 {
+			j.Signal(15)
+		}
+	}
+	for name, c := range map[string]struct {
+		policy Policy
+		what   func(*Job, func(float64) time.Time)
+		want   float64 // when, in seconds; 0: never
+		cause  Cause
+	}{
+		"terminate":               {Terminate, released(stubborn), 99.75, CauseLost},
+		"terminate, renewed":      {Terminate, released(renewed), 129.75, CauseLost},
+		"terminate, lost":         {Terminate, released(lost), 15.5, CauseLost},
+		"terminate, lost earlier": {Terminate, lost, 15.5, CauseNotRun},
+		"terminate, too late":     {Terminate, late, 200.5, CauseNotRun},
+		"kill":                    {Kill, released(stubborn), 99.75, CauseLost},
+		"kill, lost":              {Kill, released(lost), 10.5, CauseLost},
+		"kill, lost earlier":      {Kill, lost, 10.5, CauseNotRun},
+		"kill, too late":          {Kill, late, 200.5, CauseNotRun},
+		"notify":                  {Notify, released(lost), 0, ""},
+		"ignore":                  {Ignore, released(stubborn), 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{began: time.Now()}
+				ours, theirs := net.Pipe()
+				go func() {
+					var o order
+					_ = json.NewDecoder(theirs).Decode(&o)
+					_ = json.NewEncoder(theirs).Encode(Event{Kind: ready, PIDs: []int{7}})
+				}()
+				var killed, cleaned float64
+				l := &link{
+					conn: ours, wait: func() error { return nil },
+					kill:    func() { killed = time.Since(w.began).Seconds(); theirs.Close() },
+					cleanUp: func(func([]int)) { cleaned = time.Since(w.began).Seconds() },
+				}
+				j, err := begin(l, w, Spec{OnLost: c.policy, KillAfter: grace})
+				must(t, err)
+				c.what(j, w.at)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if killed != c.want || cleaned != c.want {
+					t.Errorf("killed after %v s, and its children after %v s; want %v s", killed, cleaned, c.want)
+				}
+				if theirs.Close(); c.want == 0 {
+					return
+				}
+				want := Event{Kind: Ended, Signal: 9, Cause: c.cause}
+				if got := <-j.Events(); fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("ended with %+v, want %+v", got, want)
+				}
+			})
+		})
+	}
+}
+
 // Ended is reported while the keeper still exits. If the keeper dies before it can report, its job is ended first.
 func TestTheEndIsToldWhenNothingOfTheJobRemains(t *testing.T) {
 	for name, c := range map[string]struct {

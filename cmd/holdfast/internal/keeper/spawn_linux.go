@@ -66,6 +66,7 @@ func spawn(spec Spec) (_ *link, err error) {
 	keepers.pids[pid] = true
 	return &link{
 		conn: ours,
+		kill: func() { _ = cmd.Process.Kill() }, // fails if the keeper has ended
 		wake: func() { _ = cmd.Process.Signal(unix.SIGCONT) },
 		wait: func() error {
 			err := cmd.Wait()

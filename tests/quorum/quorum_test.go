@@ -59,7 +59,7 @@ type site struct {
 
 	logger         *slog.Logger         // nil: the default
 	observers      []*holdfast.Observer // of the first client, which tells of the quorum's locks
-	commandTimeout time.Duration        // 0: 4 s, which a machine that stands still for two seconds does not reach
+	commandTimeout time.Duration        // 0: 10 s, which a machine that stands still for two seconds does not reach
 	retryTimeout   time.Duration        // 0: the default
 	clients        []*holdfast.Client   // of the latest quorum
 }

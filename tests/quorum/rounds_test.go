@@ -136,8 +136,9 @@ func TestAVoteComesAfterItsRelease(t *testing.T) {
 // the release, which was sent behind it on the same connection.
 func TestAClientClosesWhileANodeHangs(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
-		s.commandTimeout, s.retryTimeout = 500*time.Millisecond, 500*time.Millisecond // after which Close gives up
-		l := s.known(s.quorum(100 * time.Millisecond))
+		// After these Close gives up. The connection is cut after the first, and nothing can be sent behind the vote then.
+		s.commandTimeout, s.retryTimeout = 6*time.Second, 500*time.Millisecond
+		l := s.known(s.quorum(1500 * time.Millisecond)) // so silent a connection gets no new votes
 		before := s.nodes[1].CommandStats()["set"]
 		s.nodes[1].Pause()
 		backend.Release(t, acquire(t, l))

@@ -170,11 +170,8 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 // it goes on, even if the client has closed by then. The release is sent as its script's source, since nobody may be left to send that
 // after a NOSCRIPT.
 func (a *attempt) releaseBehind() {
-	c, l := a.l.c, a.l
-	if p := c.Server.Pipe(l.Keys.Lock); p != nil {
-		release := codec.Release{Lock: l.Ref(), Token: a.Token()}
-		c.Server.StartOn(p, &pipe.Call{Words: pipe.WordsOf(release.Call(), true)}, func(error) {})
-	}
+	release := codec.Release{Lock: a.l.Ref(), Token: a.Token()}
+	a.l.c.Server.StartBehind(a.set, &pipe.Call{Words: pipe.WordsOf(release.Call(), true)})
 }
 
 // firstGhostPause is the pause before the first release by releaseGhost.

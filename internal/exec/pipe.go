@@ -102,6 +102,12 @@ func (s *Server) StartOn(p *pipe.Pipe, c *pipe.Call, then func(error)) bool {
 	})
 }
 
+// StartBehind sends a release on the connection of an earlier call, behind it. If that connection has ended, nothing is sent.
+func (s *Server) StartBehind(earlier, release *pipe.Call) {
+	before := s.outage.answers.Load()
+	pipe.StartBehind(earlier, release, func(err error) { s.answered(release, before, err) })
+}
+
 // answered notes what the answer to a call, or its error, says about the server. before is how many requests had been answered when the
 // call was sent.
 func (s *Server) answered(c *pipe.Call, before int64, err error) {

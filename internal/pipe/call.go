@@ -50,7 +50,8 @@ type Call struct {
 	Sent   clock.Instant // Acquire: when the call was written, or shortly before
 	Heard  clock.Instant // Acquire: when the answer was read, or shortly after
 
-	use      uint // counts uses
+	use      uint  // counts uses
+	line     *line // of the latest use
 	deadline time.Time
 	self     [1]*Call      // the call as the only one of a packet
 	wake     chan struct{} // receives a value when the call is done, or its caller has to write or read
@@ -61,8 +62,7 @@ type Call struct {
 
 	// For a call that was started.
 	then   func(error) // called with err when the call is done
-	line   *line
-	driven bool // a goroutine writes or reads for the call, or is about to
+	driven bool        // a goroutine writes or reads for the call, or is about to
 }
 
 // Kind is the kind of a call.

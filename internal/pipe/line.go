@@ -72,6 +72,7 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 		return errEnded
 	}
 	l.queue = append(l.queue, c)
+	c.line = l
 	var stop func() bool // cancels the interrupt that ends writing and reading when ctx ends; nil until the caller writes or reads
 	defer func() {
 		if stop != nil {
@@ -133,12 +134,28 @@ func (l *line) start(c *Call, now time.Time) bool {
 	if !l.takes(now) {
 		return false
 	}
+	l.add(c)
+	return true
+}
+
+// follow adds a call that no caller waits for behind an earlier one of the line's, even if the line takes no other calls any more. It
+// reports whether the line still is.
+func (l *line) follow(c *Call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return false
+	}
+	l.add(c)
+	return true
+}
+
+func (l *line) add(c *Call) {
 	l.queue = append(l.queue, c)
 	if l.writer == nil {
 		// mutants: started-driven
 		l.wake(c)
 	}
-	return true
 }
 
 // drive writes and reads for a call that was started, unless another goroutine does.

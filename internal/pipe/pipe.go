@@ -121,6 +121,19 @@ func (p *Pipe) Start(c *Call, then func(error)) bool {
 	return l.start(c, now)
 }
 
+// StartBehind is Start, but sends the call on the same connection as an earlier one, which may not have been answered, so that the server
+// carries out the earlier one first. If that connection has ended, or there was none, StartBehind does nothing and returns false.
+func StartBehind(earlier, c *Call, then func(error)) bool {
+	l := earlier.line
+	if l == nil {
+		return false
+	}
+	now := time.Now()
+	c.then, c.line = then, l
+	c.prepare(now, now.Add(l.pipe.Timeout))
+	return l.follow(c)
+}
+
 // WordsOf returns the words of a call: its command, or what runs its script by its digest or, if the server may not know the script yet, by
 // its source.
 func WordsOf(c driver.Call, bySource bool) []string {

@@ -4,6 +4,7 @@ package behaviour
 
 import (
 	"context"
+	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -43,6 +44,14 @@ func lasting(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// random returns random numbers for the nth goroutine of a test, the same in every run.
+func random(n int) *rand.Rand { return rand.New(rand.NewPCG(uint64(n), 0)) }
+
+// upTo returns a random duration below most.
+func upTo(most time.Duration, r *rand.Rand) time.Duration {
+	return time.Duration(r.Int64N(int64(most)))
 }
 
 // queue acquires the lock in a goroutine, and returns when that many processes wait on the server.

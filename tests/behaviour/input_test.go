@@ -382,3 +382,11 @@ func TestWarnsOfAReplica(t *testing.T) {
 	noError(t, client.Close(t.Context()))
 	expectWarnings(t, said.String(), `seen="role slave"`)
 }
+
+// mustNotRun is a run that must not happen.
+func mustNotRun(t testing.TB) func(context.Context, *holdfast.Lease) (string, error) {
+	return func(context.Context, *holdfast.Lease) (string, error) {
+		t.Error("it runs again")
+		return "again", nil
+	}
+}

@@ -58,6 +58,20 @@ func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 	})
 }
 
+func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
+	virtually(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 10 * time.Second
+		for _, ttl := range []time.Duration{ttl * 3 / 5, ttl} {
+			backend.Acquire(t, readers(t, b, holdfast.TTL(ttl), holdfast.NoRenew()))
+		}
+		begun := time.Now()
+		lease := backend.Acquire(t, writers(t, b))
+		expect.AtMost(t, "the writer's wait for readers that are dead", time.Since(begun), ttl+time.Second)
+		backend.Release(t, lease)
+		b.Cleaned(t)
+	})
+}
+
 // Fault: Readers come and go without a pause. A writer gets the lock before all readers that come after it.
 func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

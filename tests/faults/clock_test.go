@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
+	"github.com/redis/go-redis/v9"
 )
 
 // eachWithClock runs f on every real server, all at once, and lets it move the server's clock.
@@ -204,6 +205,74 @@ func TestServersClockJumpsBack(t *testing.T) {
 		expect.Rises(t, crashed.Fence(), lease.Fence())
 		backend.Release(t, lease)
 		b.Cleaned(t)
+	})
+}
+
+// tombstones returns how many tombstones the lock's queue has.
+func tombstones(t *testing.T, rdb *redis.Client) int64 {
+	t.Helper()
+	n, err := rdb.ZCount(t.Context(), "holdfast:{a}:q", "-inf", "(0").Result()
+	expect.OK(t, err)
+	return n
+}
+
+// Fault: The server's clock jumps between a request and its late copy. The copy is refused, and leaves no lock
+// without a holder; what a copy of a native acquire takes is given back.
+func TestLateCopiesAfterAJump(t *testing.T) {
+	eachWithClock(t, func(t *testing.T, server *backend.Backend, clock *clockshim.Clock) {
+		b := &place{Backend: server, clock: clock}
+		p := proxy.New(t, b.Server.Addr())
+		eachWay(t, p, patient, func(t *testing.T, c *holdfast.Client, w way) {
+			b.clients = []*holdfast.Client{c}
+			t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
+			orphan := func(t *testing.T) {
+				t.Helper()
+				expect.Of(backend.IsHeld(t.Context(), c.Mutex("a"))).Is(t, "an orphan lock", false)
+			}
+			t.Run("forward", func(t *testing.T) {
+				held := p.Hold(w.acquiring("a"), proxy.Cut)
+				backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+				clock.Jump(jump) // past the tombstone, and past not-after and the expiry
+				if reply := held.Forward(t); !w.native && !w.refused(reply, "late") {
+					t.Errorf("the late copy is answered %q", reply)
+				}
+				orphan(t)
+				b.Cleaned(t)
+			})
+			t.Run("back", func(t *testing.T) {
+				held := p.Hold(w.acquiring("a"), proxy.Cut)
+				backend.Release(t, backend.Acquire(t, c.Mutex("a", holdfast.TTL(longest))))
+				clock.Jump(-jump) // the tombstone lasts until not-after has passed
+				if w.native {
+					givenBack(t, b, held)
+				} else {
+					w.refuses(t, held.Forward(t), "gone")
+					orphan(t)
+					// The tombstone is in nobody's way.
+					backend.Release(t, backend.Acquire(t, b.Client(t, nil).Mutex("a")))
+					if pttl := b.Redis(t).PTTL(t.Context(), "holdfast:{a}:q").Val(); pttl > jump+patient.RetryTimeout+10*time.Second ||
+						pttl < jump-time.Minute {
+						t.Errorf("the tombstone has %s left", pttl)
+					}
+				}
+				clock.Jump(jump)
+				b.Cleaned(t)
+				do(t, b.Server, "FLUSHALL") // keys that have expired exist again when the clock goes back
+			})
+			t.Run("back before the request was given up", func(t *testing.T) {
+				held := p.Hold(w.acquiring("a"), proxy.Hang)
+				abandon(t, c.Mutex("a", holdfast.TTL(longest)), held, func() { clock.Jump(-jump) })
+				if w.native {
+					givenBack(t, b, held)
+				} else {
+					backend.Eventually(t, "the tombstone stands", func() bool { return tombstones(t, b.Redis(t)) == 1 })
+					w.refuses(t, held.Forward(t), "gone")
+					orphan(t)
+				}
+				clock.Jump(jump)
+				b.Cleaned(t)
+			})
+		})
 	})
 }
 

@@ -44,6 +44,12 @@ func onePlace(t *testing.T) *place {
 	return newPlace(t, server.One(t))
 }
 
+// eachPlace runs f on every real server, all at once.
+func eachPlace(t *testing.T, f func(t *testing.T, b *place)) {
+	t.Helper()
+	server.Each(t, func(t *testing.T, bin server.Binary) { f(t, newPlace(t, bin)) })
+}
+
 // through returns a client whose connections go through p.
 func (b *place) through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
@@ -95,6 +101,14 @@ func buried(t *testing.T, rdb *redis.Client, keys []string) (rest time.Duration,
 		rest = max(rest, left)
 	}
 	return rest, true
+}
+
+// free requires that nobody holds any of the locks.
+func free(t *testing.T, b *place, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		expect.Err(t, "the holder of "+name, expect.ErrOf(backend.HolderOf(t.Context(), b.Client(t, nil).Mutex(name))), holdfast.ErrNotHeld)
+	}
 }
 
 // pass lets d pass on the server.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,6 +56,22 @@ func TestServerPausedPastTheTTL(t *testing.T) {
 	})
 }
 
+// Fault: The server restarts with its data while clients wait. They wait on, and are served.
+func TestWaitersOutliveARestart(t *testing.T) {
+	eachKind(t, func(t *testing.T, b *place, w form) {
+		lease := backend.Acquire(t, w.lock(b.Client(t, &impatient), holdfast.TTL(time.Minute)))
+		next := backend.Start(t, w.rival(b.Client(t, &impatient)))
+		backend.Waiters(t, w.lock(b.Client(t, nil)), 1)
+		b.Server.Stop()
+		time.Sleep(impatient.RetryTimeout + 200*time.Millisecond) // longer than an operation is retried
+		b.Server.Restart()
+		backend.Waiters(t, w.lock(b.Client(t, nil)), 1)
+		backend.Release(t, lease)
+		backend.Release(t, backend.Receive(t, next))
+		b.Cleaned(t)
+	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
+}
+
 // Fault: The server is out of memory and evicts nothing, also in the middle of a hand-over. Acquires fail with
 // ErrUnavailable and the code OOM; renewals, releases and downgrades work, and nobody believes in a grant that was not made.
 func TestOutOfMemory(t *testing.T) {
@@ -80,6 +97,48 @@ func TestOutOfMemory(t *testing.T) {
 		backend.Release(t, waiting)
 		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
 		backend.Release(t, backend.Receive(t, next))
+		b.Cleaned(t)
+	})
+}
+
+// expired reports whether err says that a lease is lost which would have ended by now, had it not been renewed
+// since then. A claim of 1.5 s does not outlast a machine that stands still.
+func expired(err error, deadline time.Time) bool {
+	return errors.Is(err, holdfast.ErrLost) && time.Now().After(deadline)
+}
+
+// Fault: SCRIPT FLUSH at any moment. There is no error, and one holder at a time.
+func TestScriptFlush(t *testing.T) {
+	eachMutex(t, func(t *testing.T, b *backend.Backend) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				expect.Err(t, "Do", expect.ErrOf(b.Server.Do("SCRIPT", "FLUSH")), nil)
+			}
+		})
+		var inside sync.Mutex
+		for range 4 {
+			l := b.Client(t, nil).Mutex("a")
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					var deadline time.Time
+					err := l.Do(t.Context(), func(_ context.Context, lease *holdfast.Lease) error {
+						deadline = lease.Deadline()
+						if !inside.TryLock() {
+							return errors.New("two are inside")
+						}
+						inside.Unlock()
+						return nil
+					})
+					if err != nil && !expired(err, deadline) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
 		b.Cleaned(t)
 	})
 }

@@ -217,6 +217,27 @@ func (s *site) cutOff() []*proxy.Proxy {
 	return links
 }
 
+// Fault: A majority is away for less than RetryTimeout. It is waited for, even by TryAcquire.
+func TestMajorityComesBack(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		s.retryTimeout = 10 * time.Minute
+		for what, acquire := range map[string]acquirer{"Acquire": (*holdfast.Lock).Acquire, "TryAcquire": (*holdfast.Lock).TryAcquire} {
+			links := s.cutOff()
+			results := s.wants(t.Context(), 2, acquire, links)
+			for _, link := range links {
+				link.Refuse(false)
+			}
+			r := <-results
+			if r.err != nil {
+				t.Errorf("%s: %v", what, r.err)
+				continue
+			}
+			backend.Release(t, r.lease)
+			s.cleaned()
+		}
+	})
+}
+
 // Fault: The context ends while there is no majority. The error says both.
 func TestContextEndsWithoutAMajority(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {

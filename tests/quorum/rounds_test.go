@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -134,8 +136,9 @@ func TestAVoteComesAfterItsRelease(t *testing.T) {
 // the release, which was sent behind it on the same connection.
 func TestAClientClosesWhileANodeHangs(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
-		s.commandTimeout, s.retryTimeout = 500*time.Millisecond, 500*time.Millisecond // after which Close gives up
-		l := s.known(s.quorum(100 * time.Millisecond))
+		// After these Close gives up. The connection is cut after the first, and nothing can be sent behind the vote then.
+		s.commandTimeout, s.retryTimeout = 6*time.Second, 500*time.Millisecond
+		l := s.known(s.quorum(1500 * time.Millisecond)) // so silent a connection gets no new votes
 		before := s.nodes[1].CommandStats()["set"]
 		s.nodes[1].Pause()
 		backend.Release(t, acquire(t, l))
@@ -211,4 +214,48 @@ func TestNodesBehindProxiesWithoutTransactions(t *testing.T) {
 		backend.Release(t, acquire(t, l))
 	}
 	expect.AtMost(t, "transactions were tried", tried.Load(), 2*3)
+}
+
+// One of four nodes may be away. Two processes with two nodes each have no majority; three nodes are one.
+func TestFourNodes(t *testing.T) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
+		// Only the last step is repeated: a node that restarts is in quarantine for as long as a lease may
+		// last.
+		machine.Unhurried(t, term, func(unit time.Duration) error {
+			s := open(t, bin, 4, unit)
+			lease := acquire(t, s.lock())
+			if err := agreed(lease, 4); err != nil {
+				return err
+			}
+			wantHeld(t, s.lock())
+			last := lease.Fence()
+			backend.Release(t, lease)
+			s.nodes[0].Kill()
+			for range 2 {
+				lease := acquire(t, s.lock())
+				expect.Equal(t, "nodes agree", len(nodesOf(lease)), 3)
+				rises(t, lease, last)
+				last = lease.Fence()
+				wantHeld(t, s.lock())
+				backend.Release(t, lease)
+			}
+			s.nodes[1].Pause()
+			var q *quorum.Error
+			if lease, err := s.lockWaiting(unit / 20).TryAcquire(t.Context()); !errors.As(err, &q) || q.Need != 3 || q.Of != 4 {
+				t.Errorf("two of four nodes: %v, %v", lease, err)
+			}
+			s.nodes[1].Resume()
+			// Two of the three others tell the fences to the one that comes back empty.
+			s.nodes[0].Restart()
+			s.nodes[3].Kill()
+			lease = acquire(t, s.lock())
+			rises(t, lease, last)
+			expect.Equal(t, "nodes agree", len(nodesOf(lease)), 3)
+			if err := lease.Release(t.Context()); err != nil {
+				return err
+			}
+			s.cleaned()
+			return nil
+		})
+	})
 }

@@ -153,7 +153,11 @@ func render(all []entry) (string, error) {
 		}
 		if of := strings.TrimSuffix(path.Dir(e.file), "/testdata"); of != folder {
 			folder = of
-			fmt.Fprintf(&faults, "\n## %s\n\n| fault | outcome | test |\n|---|---|---|\n", folder)
+			heading := folder
+			if folder == "." {
+				heading = "the root package"
+			}
+			fmt.Fprintf(&faults, "\n## %s\n\n| fault | outcome | test |\n|---|---|---|\n", heading)
 		}
 		fmt.Fprintf(&faults, "| %s | %s | %s |\n", happens, strings.TrimSuffix(outcome, "."), test)
 	}

@@ -55,7 +55,7 @@ func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
 	eachWay(t, p, patient, func(t *testing.T, c *holdfast.Client, w way) {
 		b.clients = []*holdfast.Client{c}
 		held := p.Hold(w.acquiring("a"), proxy.Cut)
-		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(6*time.Second)))
+		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(20*time.Second)))
 		do(t, b.Server, "DEL", "holdfast:{a}")
 		if reply := held.Forward(t); !w.granted(reply) {
 			t.Fatalf("the late copy is answered %q", reply)

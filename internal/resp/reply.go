@@ -113,6 +113,9 @@ func CheckMaster(hello Reply) error {
 
 // Is reports whether err is an error that a server sent, with one of these codes, or with any if none is given.
 func Is(err error, codes ...string) bool {
+	if err == nil { // without an allocation
+		return false
+	}
 	var reply driver.ReplyError
 	begins := func(code string) bool { return strings.HasPrefix(string(reply), code) }
 	return errors.As(err, &reply) && (len(codes) == 0 || slices.ContainsFunc(codes, begins))

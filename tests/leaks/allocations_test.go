@@ -22,7 +22,7 @@ import (
 //
 // Bug: Each call makes timers, contexts, closures, and the arguments of a client library anew.
 func TestALoneCycleAllocatesLittle(t *testing.T) {
-	const most = 16
+	const most = 8
 	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		for name, connect := range map[string]func(t *testing.T) (*holdfast.Client, error){
 			"go-redis": func(t *testing.T) (*holdfast.Client, error) {

@@ -595,12 +595,12 @@ local function main()
   local hold = load()
   if hold then
     local _, weight, _, _, info = parse_hold(hold)
+    if ending == 'done' then
+      remember('d:' .. token, until_time)
+    end
     dismiss(token, weight)
     if ending ~= '' then
       depart(kind, 1, ending, info)
-    end
-    if ending == 'done' then
-      remember('d:' .. token, until_time)
     end
     pcall(serve_or_notify)
     tidy()

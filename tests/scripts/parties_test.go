@@ -134,6 +134,17 @@ func TestLatch(t *testing.T) {
 			l.kept(86400000)
 			l.expect("count T T 0 0 -1", l.look("0"))
 		},
+		// What has the queue's key keeps a party from being counted down, and its hold stays, to be released later.
+		"done beside a queue of another type": func(l parties) {
+			l.expect("granted T P T 1", l.join("A", 60000))
+			l.rdb.Set(l.t.Context(), "{k}:q", "theirs", 0)
+			l.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", l.end("A", "done"))
+			l.expect("count T T 3 0 P", l.look("0"))
+			l.rdb.Del(l.t.Context(), "{k}:q")
+			l.expect("released T", l.end("A", "done"))
+			l.expect("count T T 2 0 -1", l.look("0"))
+			l.gone("the index", "{k}:q:e")
+		},
 		"joined for longer than it is kept": func(l parties) {
 			l.expect("granted T 2 days T 1", strings.Replace(l.join("A", 2*86400000), "172800000", "2 days", 1))
 			l.expect("granted T P T 1", l.join("B", 60000))

@@ -7,7 +7,7 @@
 --         'left NOW'                the token was queued
 --         'gone NOW', 'absent NOW'  neither; others have the lock, or nobody has it
 --         'superseded NOW'          neither: share_disown.lua or latch_reset.lua has ended the hold
--- Invariants: only the token's own hold is touched; a release never fails because of the waiters.
+-- Invariants: only the token's own hold is touched; waiters never make a release fail, but a party that is done stays if that cannot be noted.
 -- requires prelude, queue, parties, shares, tombstone, serve_or_notify, answer
 
 local member, until_time, ending = ARGV[3], tonumber(ARGV[4]), ARGV[5] or ''
@@ -16,13 +16,13 @@ local function main()
   local hold = load()
   if hold then
     local _, weight, _, _, info = parse_hold(hold)
+    if ending == 'done' then
+      remember('d:' .. token, until_time)
+    end
     -- mutants: release-share
     dismiss(token, weight)
     if ending ~= '' then
       depart(kind, 1, ending, info)
-    end
-    if ending == 'done' then
-      remember('d:' .. token, until_time)
     end
     pcall(serve_or_notify)
     tidy()

@@ -12,6 +12,7 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -218,7 +219,10 @@ func (p *Pipe) open(o *opening) {
 		case *net.TCPConn, *net.UnixConn:
 			l.buffers = true
 		}
-		if err == nil && l.conn.SetDeadline(time.Time{}) != nil {
+	}
+	if err == nil {
+		err = l.conn.SetDeadline(time.Time{})
+		if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) {
 			err = errNoDeadlines
 		}
 	}

@@ -74,7 +74,7 @@ func (f *follower) locate(ctx context.Context) (string, error) {
 	return f.master, nil
 }
 
-// note notes the outcome of a look. Connections to another server than the master are closed.
+// note stores the outcome of a look. If the master was replaced, it closes all connections to servers.
 func (f *follower) note(master string, err error) {
 	f.mu.Lock()
 	replaced := err == nil && f.master != "" && f.master != master

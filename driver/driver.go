@@ -54,8 +54,8 @@ type Driver interface {
 	//
 	// In a Cluster there is a subscription for each lock that has waiters, and there can be thousands. All subscriptions
 	// on a server share one connection. It carries no calls, since a long reply would delay messages, and servers close
-	// connections that are slow to read them. A channel has one subscription at a time, which may begin right after
-	// another to the same channel has ended.
+	// connections that are slow to read them. The caller ends a channel's subscription before it opens another
+	// to that channel, which it may do at once.
 	//
 	// A driver must find out within seconds if a silent connection is dead, or leads to a server that is no longer the
 	// master.

@@ -18,7 +18,7 @@ type once struct{ *redis.Cmd }
 // NoRetry switches retries off (go-redis 9.19).
 func (once) NoRetry() bool { return true }
 
-// sending returns what sends commands to a server or a Cluster, one after another.
+// sending returns what sends commands to a server or a Cluster, one by one and perhaps on several connections.
 func sending(rdb interface {
 	Process(context.Context, redis.Cmder) error
 }) resp.Sender {
@@ -26,7 +26,7 @@ func sending(rdb interface {
 		replies := make([]resp.Reply, len(commands))
 		for i, c := range commands {
 			cmd := command(ctx, c)
-			_ = rdb.Process(ctx, cmd) // it sets the command's error
+			_ = rdb.Process(ctx, cmd) // cmd has the error, too
 			replies[i] = resp.Reply{Value: cmd.Val(), Err: convert(cmd.Err())}
 		}
 		return replies

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/network"
 )
 
-// dial opens a connection in memory to the server, through a network. Like those of a socket, and unlike those of a net.Pipe, its writes do
-// not wait for the other end to read: the network keeps what is on its way. run calls a function that returns when the connection has ended,
-// in another goroutine.
+// dial opens a connection in memory to the server, through a network. The network keeps what is on its way, so writes do not wait for the
+// other end to read, as those to a net.Pipe do. run is given a function to call in another goroutine, which returns when the connection has
+// ended.
 func (s *Server) dial(through *network.Network, run func(func())) (net.Conn, error) {
 	s.running.RLock()
 	defer s.running.RUnlock()
@@ -30,7 +30,7 @@ func (s *Server) dial(through *network.Network, run func(func())) (net.Conn, err
 	return conn{client}, nil
 }
 
-// conn is one end of a net.Pipe that fails as a socket does once it is closed.
+// conn is one end of a net.Pipe. After Close, its reads and writes return net.ErrClosed, as a socket's do.
 type conn struct{ net.Conn }
 
 func (c conn) Read(p []byte) (int, error) {

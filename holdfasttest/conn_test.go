@@ -41,7 +41,7 @@ const ping = "*1\r\n$4\r\nPING\r\n"
 func TestRequestsBeforeTheirReplies(t *testing.T) {
 	connected(t, func(t *testing.T, _ *holdfasttest.Server, conn net.Conn) {
 		_ = conn.SetDeadline(time.Now().Add(time.Second))
-		const n = 1000
+		const n = 5000
 		for range n {
 			must(t, errOf(io.WriteString(conn, ping)))
 		}
@@ -61,7 +61,7 @@ func TestASubscriberThatReadsNothing(t *testing.T) {
 		defer publisher.Close()
 		_ = publisher.SetDeadline(time.Now().Add(time.Second))
 		reply := make([]byte, len(":1\r\n"))
-		for range 100 {
+		for range 3000 {
 			must(t, errOf(io.WriteString(publisher, "*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n$1\r\nx\r\n")))
 			must(t, errOf(io.ReadFull(publisher, reply)))
 		}

@@ -50,7 +50,7 @@ type ServerConfig struct {
 // give go-redis a numeric address, such as "127.0.0.1:0", because it would look up a name outside the bubble.
 type Server struct {
 	redis     *miniredis.Miniredis
-	network   network.Network // to those who call Dial
+	network   network.Network // of connections opened by Dial
 	listener  net.Listener    // nil for a server in memory
 	accepting sync.WaitGroup
 	timeMu    sync.Mutex // held while the server's time is set

@@ -20,9 +20,10 @@ type Peer interface {
 	Do(args ...string) (string, error)
 }
 
-// Run tests that a driver does what driver.Driver says, and driver.Durable and driver.Connector if it implements them. open returns a new driver for a server that nothing else uses. An adapter should call Run for every
-// kind of server and client that it supports. Run does not test that a script is sent only once if its reply is lost,
-// which takes a network that loses replies.
+// Run tests that a driver does what driver.Driver says, and driver.Durable and driver.Connector if it implements them.
+// open returns a new driver for a server that nothing else uses. An adapter should call Run for every kind of server and
+// client that it supports. Run does not test that a script is sent only once if its reply is lost, which takes a network
+// that loses replies.
 func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 	d := open(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -250,7 +251,7 @@ func testSubscribe(t *testing.T, d driver.Driver, peer Peer) {
 	}
 }
 
-// testSubscriptions tests that many subscriptions share a connection, and that one may follow another to the same channel.
+// testSubscriptions tests that many subscriptions share a connection, and that a channel can be subscribed to again.
 func testSubscriptions(t *testing.T, d driver.Driver, peer Peer) {
 	const many = 30
 	channel := func(i int) string { return fmt.Sprint("{c}", i) }

@@ -189,7 +189,7 @@ func (d *Driver) Probe(ctx context.Context) (info driver.ServerInfo, err error) 
 		err = driver.ReplyError("ERR This instance has cluster support disabled")
 	}
 	if err == nil && d.isCluster.Load() && d.slots.Load() == nil {
-		_ = d.refreshSlots(ctx) // otherwise the first calls would go to any node, and be redirected
+		_ = d.refreshSlots(ctx) // otherwise the first calls would go to random nodes, and be redirected
 	}
 	if d.follower != nil {
 		info.Sentinel, info.Mistakes = true, d.follower.group.Mistakes()

@@ -198,6 +198,15 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		}
 		run(3, 3)
 		run(3, 0)
+		run(mostUrgent, mostUrgent-3)
+		run(mostUrgent, 0)
+		for range 2 * mostUrgent {
+			time.Sleep(time.Second)
+			run(1, 0)
+		}
+		if n := len(d.servers.sites["the server"].idle); n != 1 {
+			t.Errorf("%d connections are kept although one is enough", n)
+		}
 		fails.Store(true)
 		run(1, 0)
 		fails.Store(false)

@@ -26,7 +26,7 @@ type follower struct {
 	looked   chan struct{} // closed when the next look ends
 }
 
-// watchPeriod is the time between two looks for the master, and hurryPeriod the shortest if something fails.
+// watchPeriod is the time between two looks for the master, and hurryPeriod the shortest, after something has failed.
 const (
 	watchPeriod = time.Second
 	hurryPeriod = 100 * time.Millisecond
@@ -63,6 +63,8 @@ func (f *follower) locate(ctx context.Context) (string, error) {
 	case <-looked:
 	case <-ctx.Done():
 		return "", ctx.Err()
+	case <-f.d.ctx.Done():
+		return "", net.ErrClosed
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +74,7 @@ func (f *follower) locate(ctx context.Context) (string, error) {
 	return f.master, nil
 }
 
-// note notes the outcome of a look. Connections to another server than the master are closed.
+// note stores the outcome of a look. If the master was replaced, it closes all connections to servers.
 func (f *follower) note(master string, err error) {
 	f.mu.Lock()
 	replaced := err == nil && f.master != "" && f.master != master
@@ -95,21 +97,21 @@ func (f *follower) look() {
 	}
 }
 
-// watch looks for the master regularly, until the driver closes. Every dial that fails has it look, just when the sentinels have a failover
-// to carry out, so it waits for hurryPeriod between two looks.
+// watch looks for the master regularly, and after a failure, until the driver closes. Many dials may fail just when the sentinels have a
+// failover to carry out, so it waits for hurryPeriod after each look.
 func (f *follower) watch() {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
 		f.note(f.group.Master(f.d.ctx))
 		select {
+		case <-time.After(hurryPeriod):
+		case <-f.d.ctx.Done():
+			return
+		}
+		select {
 		case <-tick.C:
 		case <-f.hurry:
-			select {
-			case <-time.After(hurryPeriod):
-			case <-f.d.ctx.Done():
-				return
-			}
 		case <-f.d.ctx.Done():
 			return
 		}

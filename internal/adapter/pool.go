@@ -37,10 +37,10 @@ const (
 	// mostUrgent and mostOthers bound how many calls of a use are under way on a server.
 	mostUrgent = 256
 	mostOthers = 64
-	// mostIdle bounds how many connections to a server stay open while they are idle, and maxIdle how long they may be idle, unless the
-	// user's options say less: after that, a firewall may have dropped them.
-	mostIdle = 32
-	maxIdle  = 30 * time.Second
+	// mostIdle bounds how many connections to a server stay open while they are idle: as many as a burst of renewals in a Cluster uses.
+	mostIdle = mostUrgent
+	// maxIdle bounds how long they may be idle, unless the user's options say less: after that, a firewall may have dropped them.
+	maxIdle = 30 * time.Second
 )
 
 // site returns the site at an address. If that is new, sites that are no longer used are forgotten: over the years there may be many nodes
@@ -174,9 +174,13 @@ func (c *Conn) isFresh() bool {
 }
 
 // give keeps a connection for another call, unless it is broken. Then idle ones may be broken too, and each could cost a call its whole
-// timeout, so none is kept.
+// timeout, so none is kept. Of those that have been idle for too long, give closes one.
 func (p *pool) give(at *site, c *Conn) {
 	p.mu.Lock()
+	if len(at.idle) > 0 && !at.idle[0].isFresh() {
+		go at.idle[0].Close()
+		at.idle = at.idle[1:]
+	}
 	if c.err == nil && len(at.idle) < mostIdle {
 		at.idle = append(at.idle, c)
 		p.mu.Unlock()

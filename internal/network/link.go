@@ -32,10 +32,12 @@ type Link struct {
 	broken   chan struct{} // closed when everything on its way is lost
 }
 
-// packet is some bytes on their way, due at a time.
+// packet is some bytes on their way, due at a time. The packets of a direction are a linked list of channels, so that a sender never waits
+// for room.
 type packet struct {
 	data []byte
 	due  time.Time
+	next chan packet // receives the packet behind this one, or is closed
 }
 
 // NewLink joins a client's connection to one to the server. Nothing passes before Run.
@@ -44,8 +46,8 @@ func (n *Network) NewLink(client, server net.Conn) *Link {
 		network:  n,
 		client:   client,
 		server:   server,
-		requests: make(chan packet, 1024),
-		replies:  make(chan packet, 1024),
+		requests: make(chan packet, 1),
+		replies:  make(chan packet, 1),
 		broken:   make(chan struct{}),
 	}
 }
@@ -78,14 +80,15 @@ func (l *Link) Run(tap Tap) {
 // Cut cuts both connections. Whatever is on its way is lost.
 func (l *Link) Cut() {
 	l.cutOnce.Do(func() {
-		close(l.broken)
 		l.client.Close()
 		l.server.Close()
+		close(l.broken) // after the connections: it makes deliver write delayed packets at once, which must fail
 	})
 }
 
 func (l *Link) readRequests() {
-	defer close(l.requests)
+	to := l.requests
+	defer func() { close(to) }()
 	read := l.tap.Read
 	if read == nil {
 		read = chunk
@@ -97,7 +100,7 @@ func (l *Link) readRequests() {
 			return
 		}
 		if l.tap.Request == nil || l.tap.Request(request) {
-			l.send(l.requests, request, &l.network.requestDelay)
+			to = send(to, request, &l.network.requestDelay)
 		}
 	}
 }
@@ -110,7 +113,8 @@ func chunk(in *bufio.Reader) ([]byte, error) {
 }
 
 func (l *Link) readReplies() {
-	defer close(l.replies)
+	to := l.replies
+	defer func() { close(to) }()
 	buffer := make([]byte, 64<<10)
 	lost := false
 	for {
@@ -121,23 +125,22 @@ func (l *Link) readReplies() {
 		reply := slices.Clone(buffer[:n])
 		lost = lost || l.network.swallow.Load()
 		if (l.tap.Reply == nil || l.tap.Reply(reply)) && !lost {
-			l.send(l.replies, reply, &l.network.replyDelay)
+			to = send(to, reply, &l.network.replyDelay)
 		}
 	}
 }
 
-func (l *Link) send(to chan<- packet, data []byte, delay *atomic.Int64) {
-	select {
-	case to <- packet{data, time.Now().Add(time.Duration(delay.Load()))}:
-	case <-l.broken:
-	}
+// send sends a packet and returns the channel for the one behind it.
+func send(to chan<- packet, data []byte, delay *atomic.Int64) (next chan packet) {
+	next = make(chan packet, 1)
+	to <- packet{data, time.Now().Add(time.Duration(delay.Load())), next}
+	return next
 }
 
-// deliver writes packets, each at its time, until there are no more. If the other side has gone it discards them, so that no
-// sender waits for room.
+// deliver writes packets, each at its time, until there are no more. If the other side has gone it discards them.
 func (l *Link) deliver(packets <-chan packet, to net.Conn) {
 	gone := false
-	for pk := range packets {
+	for pk, more := <-packets; more; pk, more = <-pk.next {
 		if gone {
 			continue
 		}

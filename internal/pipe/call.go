@@ -30,7 +30,7 @@ type Call struct {
 	CaughtUp, Mark string        // the keys of a node's two marks
 	Quarantine     time.Duration // how long the node must have waited since it may have lost locks; the same in all calls of a pipe
 
-	// Late is called if ctx ends before the answer to a call that was sent. It gets nil once the call is answered, or the error with which
+	// Late is called if ctx ends while a call that was sent is unanswered: with nil once the call is answered, or with the error with which
 	// it fails. It must not block. It may be nil.
 	Late func(error)
 

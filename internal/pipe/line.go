@@ -138,8 +138,8 @@ func (l *line) start(c *Call, now time.Time) bool {
 	return true
 }
 
-// follow adds a call that no caller waits for behind an earlier one of the line's, even if the line takes no other calls any more. It
-// reports whether the line still is.
+// follow adds a call that no caller waits for, behind an earlier one on the line, even if the line takes no new calls. It returns false if
+// the line is broken.
 func (l *line) follow(c *Call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

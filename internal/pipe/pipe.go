@@ -12,6 +12,7 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -121,8 +122,8 @@ func (p *Pipe) Start(c *Call, then func(error)) bool {
 	return l.start(c, now)
 }
 
-// StartBehind is Start, but sends the call on the same connection as an earlier one, which may not have been answered, so that the server
-// carries out the earlier one first. If that connection has ended, or there was none, StartBehind does nothing and returns false.
+// StartBehind is Start, but sends the call on the connection of an earlier one, so that the server carries out the earlier one first, even
+// if that has not been answered. If that connection has ended, or there was none, StartBehind does nothing and returns false.
 func StartBehind(earlier, c *Call, then func(error)) bool {
 	l := earlier.line
 	if l == nil {
@@ -134,8 +135,8 @@ func StartBehind(earlier, c *Call, then func(error)) bool {
 	return l.follow(c)
 }
 
-// WordsOf returns the words of a call: its command, or what runs its script by its digest or, if the server may not know the script yet, by
-// its source.
+// WordsOf returns the words of a call's command. For a script, that is EVALSHA or, if bySource is set because the server may not know the
+// script, EVAL.
 func WordsOf(c driver.Call, bySource bool) []string {
 	head := []string{c.Script.Command}
 	switch {
@@ -218,7 +219,10 @@ func (p *Pipe) open(o *opening) {
 		case *net.TCPConn, *net.UnixConn:
 			l.buffers = true
 		}
-		if err == nil && l.conn.SetDeadline(time.Time{}) != nil {
+	}
+	if err == nil {
+		err = l.conn.SetDeadline(time.Time{})
+		if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.ErrClosedPipe) {
 			err = errNoDeadlines
 		}
 	}

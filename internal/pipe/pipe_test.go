@@ -686,6 +686,23 @@ func TestAUserWithoutScriptsHasNoPipe(t *testing.T) {
 	})
 }
 
+// A connection that was closed at once does not mean that there is no pipe. The next call has another connection.
+func TestAConnectionThatIsClosedAtOnce(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		open := w.Open
+		w.Open = func(ctx context.Context) (driver.Connection, error) {
+			w.Open = open
+			conn, err := open(ctx)
+			(<-w.servers).Close()
+			return conn, err
+		}
+		if err := errOf(w.run(t.Context(), "ECHO", "x")); !errors.Is(err, driver.ErrNotSent) || errors.Is(err, errors.ErrUnsupported) {
+			t.Error(err)
+		}
+		w.serves(t)
+	})
+}
+
 // What is no reply breaks the connection: nobody could tell whose the next one is.
 func TestRepliesThatBreakTheConnection(t *testing.T) {
 	for _, reply := range []string{"+a\r\n+b\r\n", "hello\r\n", "\r\n", "$x\r\n", "$-2\r\n", "*99999999999999999999\r\n", "$99999999999\r\n", "+" + strings.Repeat("a", maxLine+1), "%1\r\n+a\r\n+b\r\n"} {

@@ -56,7 +56,7 @@ func Run(ctx context.Context, send Sender, c driver.Call, asking bool) (text str
 	return runThen(ctx, send, c, asking)[0].Text()
 }
 
-// runThen sends a call and, behind it, other commands. If the server does not have the script, it sends all again with the script's source.
+// runThen sends a call and other commands behind it. If the server does not have the script, it sends all again with the script's source.
 func runThen(ctx context.Context, send Sender, c driver.Call, asking bool, then ...Command) (replies []Reply) {
 	var before []Command
 	if asking {

@@ -12,7 +12,7 @@ import (
 //
 // A script begins with its fragments in the order of these names, each once, and after the fragments that it requires itself. Comments are
 // left out, because a server that has lost its script cache is sent the whole source. A script that has a function main ends by calling it
-// through answer.lua.
+// through answer, of answer.lua.
 func Assemble(tree fs.FS, file string) (string, error) {
 	source, err := assemble(tree, file, map[string]bool{})
 	if err == nil && strings.Contains(source, "\nlocal function main()\n") {

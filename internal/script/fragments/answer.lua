@@ -1,4 +1,5 @@
--- answer.lua: calls main, in the last line of each script (load.go). PROTOCOL.md says what was done before a reply 'error MESSAGE'.
+-- answer.lua: runs a script's main, and makes its errors replies. load.go adds the call. PROTOCOL.md says what a script may have done
+-- before it replies 'error MESSAGE'.
 
 -- Returns the text of an error. Servers raise those of redis.call as tables, or as strings that may begin with a position in the script.
 local function error_text(err)

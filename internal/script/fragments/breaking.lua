@@ -31,8 +31,8 @@ local function prepare(fence, journal)
   redis.call('ZREM', KEYS[2], '')
 end
 
--- Raises the lock's fence, ends the holder's token, records the break and returns the reply. fence is the holder's, and described follows
--- its PTTL in the line that describes it.
+-- Raises the lock's fence, ends the holder's token, records the break and returns the reply. fence and pttl are the holder's. The reply
+-- describes the holder by a line of pttl and described.
 local function record_break(holder_token, fence, pttl, described, journal)
   -- mutants: break-raise
   local raised = mint(1)

@@ -18,7 +18,7 @@ local ticket, ticket_time = ARGV[6], tonumber(ARGV[7])
 -- with the negated server time (µs) at which it ends. A ticket never grants anything: it only keeps the node from giving a free lock to a
 -- later one. It stays after its owner was granted the lock, because the owner may miss the majority, give the lock back, and come again.
 
--- Returns how many tickets come before this one, of those that a script looks at. They all come before ''.
+-- Returns how many tickets come before this one, of those among the first 1000 entries. All come before ''.
 local function ahead()
   local n = 0
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. whole(-now), 'LIMIT', '0', '1000')) do

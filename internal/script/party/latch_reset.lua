@@ -18,7 +18,7 @@ local function main()
   complete_index()
   in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))
   if parties > 0 then
-    -- The index keeps the tokens for as long as their holds would have lasted: is_superseded tells by it that the latch was reset.
+    -- The index keeps the tokens for as long as their holds would have lasted: is_superseded reads it.
     redis.call('ZREMRANGEBYSCORE', expiries, '-inf', at)
     let_index_end()
     begin_count(parties)

@@ -1,11 +1,12 @@
 -- survey.lua: returns the settings of the server that decide whether locks are safe on it. Changes nothing.
 -- KEYS    [1] any key of the server
--- ARGV    [1] flags  [2] any token  [3] mark; '' in a Cluster. It is no KEY, to which this user may have no right
+-- ARGV    [1] flags  [2] any token  [3] mark; '' in a Cluster. It is not in KEYS, or users without a right to it
+--         could not run the script
 -- Returns 'settings NOW MAXMEMORY POLICY ROLE STRICT': bytes, 0 for no limit; words as INFO has them; 'strict' if the server was admitted
 -- to Strict mode; '-' for what is not so, or what this user is not told
 -- requires request, answer
 
--- Reports whether this user may run a command: a refusal would stand in the server's ACL LOG.
+-- Reports whether this user may run a command. Trying one that is refused would add to the server's ACL LOG.
 local function may(...)
   return not redis.acl_check_cmd or redis.acl_check_cmd(...)
 end

@@ -72,7 +72,7 @@ func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 	})
 }
 
-// Fault: Readers come and go without a pause. A writer gets the lock before all readers that come after it.
+// Fault: Readers keep coming while a writer waits. The writer gets the lock before all readers that came after it.
 func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		reading := backend.Acquire(t, readers(t, b))

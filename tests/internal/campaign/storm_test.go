@@ -40,7 +40,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// storm makes processes compete for a lock, and judges that. It returns false if there were too few grants to say whether all
+// storm makes processes compete for a lock, and judges their history. It returns false if there were too few grants to tell whether all
 // goroutines get equally many.
 func storm(t *testing.T, l *lane, active time.Duration) bool {
 	t.Helper()

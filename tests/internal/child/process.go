@@ -77,6 +77,7 @@ func Talk(tb testing.TB, cmd *exec.Cmd) *Dialogue {
 	}()
 	go func() {
 		defer close(d.Lines)
+		defer out.Close() // at a line that is too long, so that the process can still be waited for
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			d.Lines <- lines.Text()
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
-// A lock is set although somebody waits for it, as the command does not see that. It is no grant: the waiter gets the lock at once.
-// So it is if another lock was set with it. A script does not even set it.
+// The command that sets a lock does not see that somebody waits for it. What it sets is no grant: the waiter gets the lock at once,
+// also if another lock was set in the same transaction. A script does not set the lock.
 func TestALockThatIsSetPastAQueue(t *testing.T) {
 	for what, beside := range map[string]bool{"alone": false, "beside another": true} {
 		eachWayOf(t, what, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {

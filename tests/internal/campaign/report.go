@@ -216,9 +216,6 @@ func (c *coverage) over() int {
 
 // draw chooses the kinds of the next history.
 func (c *coverage) draw() (drawn []*Kind) {
-	if len(c.kinds) == 0 {
-		return nil
-	}
 	if len(c.next) == 0 {
 		c.rounds++
 		for i, k := range c.kinds {
@@ -227,7 +224,7 @@ func (c *coverage) draw() (drawn []*Kind) {
 				c.next = append(c.next, []*Kind{other, k})
 			}
 		}
-		c.next = append(c.next, make([][]*Kind, len(c.next)/32)...)
+		c.next = append(c.next, make([][]*Kind, max(len(c.next)/32, 1-len(c.next)))...)
 		c.random.Shuffle(len(c.next), func(i, j int) { c.next[i], c.next[j] = c.next[j], c.next[i] })
 	}
 	drawn, c.next = c.next[0], c.next[1:]

@@ -63,8 +63,10 @@ func TestSetReplacesAnEarlierSet(t *testing.T) {
 		s.Set(&again, l.began+4*time.Second, Func(func() {
 			s.Set(&again, l.began+5*time.Second, l.event("again"))
 		}))
+		synctest.Wait() // it sleeps until the first is due
+		s.Set(new(Entry), l.began+100*time.Millisecond, l.event("sooner"))
 		time.Sleep(2 * time.Hour)
-		l.expect(t, "earlier at 2s", "later at 3s", "again at 5s")
+		l.expect(t, "sooner at 100ms", "earlier at 2s", "later at 3s", "again at 5s")
 	})
 }
 

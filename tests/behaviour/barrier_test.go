@@ -110,6 +110,8 @@ func TestBarrierBreaks(t *testing.T) {
 		expect.Err(t, "Await", arrivals(t, first)[0].err, barrier.ErrBroken)
 		two, three = join(t, b, 3), join(t, b, 3)
 		tripped(t, 6, await(t.Context(), one), await(t.Context(), two), await(t.Context(), three))
+		b.Redis(t).Del(t.Context(), "holdfast:{b}")
+		expect.Err(t, "Await of a party that has lost its place", arrivals(t, await(t.Context(), two))[0].err, holdfast.ErrLost) // long before a renewal
 	})
 }
 

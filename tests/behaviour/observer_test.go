@@ -136,7 +136,8 @@ func TestObserversOfAWaiter(t *testing.T) {
 		if from, to := all[0].Last, all[1].End; from == nil || from.Handover != holdfast.HandoverLocal || to.Handover != holdfast.HandoverLocal {
 			t.Errorf("within the process, the lock went by %+v and came by %+v", from, *to)
 		}
-		backend.Release(t, second)
+		backend.Release(t, adopt(t, c, detach(t, second)))
+		expect.Equal(t, "the hand-over by a ticket", r.Latest(t).End.Handover, holdfast.HandoverServer)
 
 		first = backend.Acquire(t, c.Mutex("y"))
 		leases = queue(t, c.Mutex("y"), 1)

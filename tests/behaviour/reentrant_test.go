@@ -162,8 +162,8 @@ func TestOwnersContext(t *testing.T) {
 	})
 }
 
-// The owner that has the lock does not wait behind owners that wait for it: neither in another process, nor in theirs, where
-// goroutines have a wait queue for each owner.
+// The owner that has the lock acquires it again past other owners that wait for it: from another process, and from the process
+// in which they wait, which has a wait queue for each owner.
 func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)

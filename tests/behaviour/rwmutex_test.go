@@ -72,7 +72,7 @@ func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 	})
 }
 
-// Fault: Readers come and go without a pause. A writer gets the lock before all readers that come after it.
+// Fault: Readers keep coming while a writer waits. The writer gets the lock before all readers that came after it.
 func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		reading := backend.Acquire(t, readers(t, b))
@@ -135,8 +135,9 @@ func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 		r := c.RWMutex("a").Reader()
 		one, two := backend.Acquire(t, r), backend.Acquire(t, r)
 		three := backend.Acquire(t, r)
-		if all, err := backend.HoldersOf(t.Context(), r); err != nil || len(all) != 1 {
-			t.Logf("no shared lease: Holders: %+v, %v", all, err) // it took more than 100 ms
+		// Readers join each other for 100 ms, which on a real server may be over before all have come.
+		if all, err := backend.HoldersOf(t.Context(), r); err != nil || len(all) != 1 && b.Server == nil && !backend.Pipelines(t) {
+			t.Errorf("Holders: %+v, %v; want one for three readers of one process", all, err)
 		}
 		closed := async(func() error { return c.Close(t.Context()) })
 		<-three.Done()

@@ -41,7 +41,7 @@ type scripts struct {
 	used time.Duration // by all scripts so far
 }
 
-// openScripts opens a contestant that has no locks: the cell queue sends its scripts.
+// openScripts returns a contestant without locks: the cell queue sends the scripts itself.
 func openScripts(job) (*locker, error) { return &locker{close: func() {}}, nil }
 
 // run runs a script, and returns how long that took the server. It is an error if the reply does not begin with want.

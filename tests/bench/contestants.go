@@ -20,7 +20,7 @@ const ttl = 10 * time.Second
 // pollInterval is how often the bare commands poll, and the peers that are tuned to poll.
 const pollInterval = 2 * time.Millisecond
 
-// locker is a contestant in one process: it has locks by name. What no cell of the contestant needs is nil.
+// locker is a contestant in one process. It has locks by name. Functions that no cell of the contestant calls are nil.
 type locker struct {
 	lock, reader, writer func(name string) lock
 	close                func()
@@ -145,7 +145,7 @@ func rueidisOption(addrs []string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: addrs}
 }
 
-// holdfastLocks has one client, or a client for each node. closers are called after the clients are closed.
+// holdfastLocks returns the locks of the first client. Each closer is called after its client is closed.
 func holdfastLocks(clients []*holdfast.Client, closers []func()) *locker {
 	return &locker{
 		lock:   func(name string) lock { return &holdfastLock{l: clients[0].Mutex(name)} },

@@ -27,8 +27,9 @@ import (
 // the server for a while reach it again within that time.
 const loadTerm = 3 * time.Second
 
-// storm has clients acquire a lock in turn while f makes their server lose its data that often: inSoak times over all servers in a soak,
-// and otherwise so often on each of them. Nothing may overlap.
+// storm runs f on every server. f makes clients acquire a lock in turn while their server loses its data that many times, and returns
+// their load. In a soak the losses of all servers add up to inSoak; otherwise each server has as many as otherwise says. No leases may
+// overlap.
 func storm(t *testing.T, what string, inSoak, otherwise int, f func(t *testing.T, bin server.Binary, losses int) *load) {
 	soak.Nightly(t)
 	t.Parallel()
@@ -135,7 +136,7 @@ type load struct {
 type quarantine struct{ began, ready time.Time }
 
 // startLoad makes clients acquire the lock again and again, and hold it for up to its longest lease, or until it is lost. One of them
-// tries again and again, and does not wait for servers, so that it acquires the lock as soon as the server grants it.
+// calls TryAcquire with a short RetryTimeout, so that it has the lock as soon as the server grants it.
 func startLoad(t *testing.T, open func(*holdfast.Config) *holdfast.Client, cfg *holdfast.Config) *load {
 	initialise(t, open(cfg))
 	ld := &load{t: t, recorder: history.NewRecorder(nil)}

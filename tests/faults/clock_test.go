@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/clockshim"
@@ -16,7 +18,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
-	"github.com/redis/go-redis/v9"
 )
 
 // eachWithClock runs f on every real server, all at once, and lets it move the server's clock.

@@ -1,8 +1,6 @@
 package mutants
 
-import (
-	"github.com/holdfast-go/holdfast/tests/internal/campaign"
-)
+import "github.com/holdfast-go/holdfast/tests/internal/campaign"
 
 // Locks in Redisson's form, multi-locks, jobs and elections.
 var kinds = []Mutant{

@@ -1,8 +1,6 @@
 package mutants
 
-import (
-	"github.com/holdfast-go/holdfast/tests/internal/campaign"
-)
+import "github.com/holdfast-go/holdfast/tests/internal/campaign"
 
 // Deadlines, renewals, releases, leases that are joined or passed on within the process, and the end of a client.
 var leases = []Mutant{

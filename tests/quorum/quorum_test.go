@@ -300,7 +300,7 @@ func wantHeld(t *testing.T, l *holdfast.Lock) {
 	}
 }
 
-// All nodes hold the lock under one name, and a waiter whose time is up is told whose.
+// All nodes name the same holder, and a waiter whose time is up is told who that is.
 func TestOneHolderAtATime(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		q := s.quorum(10 * time.Second)

@@ -88,7 +88,7 @@ func TestRestartedTogether(t *testing.T) {
 	})
 }
 
-// A waiter at nodes that are in quarantine says so in the log while it waits, and the error with which it ends says so too.
+// While nodes are in quarantine, a waiter logs a warning, and the error with which it ends names the quarantine.
 func TestWarnsOfAQuarantine(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 3, age, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))

@@ -136,9 +136,9 @@ func TestAVoteComesAfterItsRelease(t *testing.T) {
 // the release, which was sent behind it on the same connection.
 func TestAClientClosesWhileANodeHangs(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
-		// After these Close gives up. The connection is cut after the first, and nothing can be sent behind the vote then.
+		// Close gives up after these. After the first, the connection is cut, and nothing can be sent behind the vote any more.
 		s.commandTimeout, s.retryTimeout = 6*time.Second, 500*time.Millisecond
-		l := s.known(s.quorum(1500 * time.Millisecond)) // so silent a connection gets no new votes
+		l := s.known(s.quorum(1500 * time.Millisecond)) // a connection that was silent for so long gets no new votes
 		before := s.nodes[1].CommandStats()["set"]
 		s.nodes[1].Pause()
 		backend.Release(t, acquire(t, l))

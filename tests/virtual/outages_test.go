@@ -336,7 +336,8 @@ func TestRenewalsToAServerThatRefuses(t *testing.T) {
 	})
 }
 
-// A context that has ended sets no limit for a release: cleanup code has no other. It does not end a lease that was acquired with it.
+// Release works with a context that has ended, which may be the only one that cleanup code has. A lease does not end with the context
+// of its acquire.
 //
 // Bug: A release fails on a cancelled context.
 func TestReleaseWorksOnAnEndedContext(t *testing.T) {

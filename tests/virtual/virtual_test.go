@@ -35,7 +35,7 @@ func bubbleOf(t *testing.T, what string, f func(t *testing.T, srv *holdfasttest.
 	t.Run(what, func(t *testing.T) { bubble(t, f) })
 }
 
-// ways are the ways of sending a client's requests, set by Config.Batch.
+// ways are the ways of sending a client's requests, set by Config.ViaClient.
 var ways = map[string]holdfast.Config{"natively": {}, "by script": {ViaClient: true}}
 
 // eachWay is bubble, once for each way of sending requests.
@@ -141,10 +141,20 @@ func waitFor(t *testing.T, l *holdfast.Lock, d time.Duration) *waiting {
 	return w
 }
 
+// over waits until Acquire has returned.
+func (w *waiting) over(t *testing.T) {
+	t.Helper()
+	select {
+	case <-w.done:
+	case <-time.After(24 * time.Hour):
+		t.Fatal("the waiter is not served")
+	}
+}
+
 // granted waits until w has the lock.
 func (w *waiting) granted(t *testing.T) *holdfast.Lease {
 	t.Helper()
-	if <-w.done; w.err != nil {
+	if w.over(t); w.err != nil {
 		t.Fatalf("Acquire: %v", w.err)
 	}
 	return w.lease
@@ -161,11 +171,7 @@ func (w *waiting) giveUp() error {
 func (w *waiting) served(t *testing.T, limit time.Duration) {
 	t.Helper()
 	begun := time.Now()
-	select {
-	case <-w.done:
-	case <-time.After(limit + 24*time.Hour):
-		t.Fatal("the waiter is not served")
-	}
+	w.over(t)
 	switch {
 	case w.err != nil:
 		t.Errorf("Acquire: %v", w.err)

@@ -4,7 +4,7 @@
 //
 // To add to it:
 //
-//   - A kind of fault is a Kind in kinds.go.
+//   - A kind of fault is a Kind in faults.go.
 //   - Another primitive is a Subject, which says how it is requested, who may hold it
 //     at the same time, what else it promises, and what must be granted after the
 //     faults. worker.Want gets the fields that a request needs, and the worker's

@@ -146,7 +146,7 @@ var dataKinds = []*Kind{
 			s.sleep(s.brief())
 		}
 	}},
-	// With one of the policies the fence counter, which does not expire, goes, too.
+	// allkeys-lru also evicts the fence counter, which has no expiry.
 	{Name: "eviction", ForgetsFences: true, Breaks: OwnKeys, HidesQueue: true, Slow: true, Do: func(s *Scene) {
 		s.undo("CONFIG", "SET", "maxmemory-policy", []string{"volatile-random", "allkeys-lru"}[s.random.IntN(2)])
 		s.set(s.aWhile(), "maxmemory", "1", "0")

@@ -75,7 +75,7 @@ type Report struct {
 	Void       int // not counted: trouble that was not the locks' fault
 	Operations int
 	Grants     int
-	Rounds     int // in each of which all kinds came about alone, and after the first all pairs of them
+	Rounds     int // that are over. In each, all kinds came about alone, and in all but the first all pairs, too
 	Violations int // histories with findings
 	Unknown    int // checks that were given up: see Inconclusive
 
@@ -189,12 +189,12 @@ func (r *Report) Write(w io.Writer) error {
 	return nil
 }
 
-// coverage chooses the kinds of faults of each history. In the first round each kind comes about alone. In every other one each kind
-// does, and each pair of kinds, and nothing now and then, in an order of chance.
+// coverage draws the kinds of faults for each history, in rounds. The first round has each kind alone. Each later one has, in random
+// order, each kind alone, each pair of kinds and, once for every 32 of these, none.
 type coverage struct {
 	kinds  []*Kind
-	next   [][]*Kind // in this round
-	rounds int       // before this one
+	next   [][]*Kind // what is left of this round
+	rounds int       // that came before this one
 	random *rand.Rand
 }
 
@@ -224,12 +224,12 @@ func (c *coverage) draw() (drawn []*Kind) {
 				c.next = append(c.next, []*Kind{other, k})
 			}
 		}
-		c.next = append(c.next, make([][]*Kind, 1+len(c.next)/32)...)
+		c.next = append(c.next, make([][]*Kind, max(len(c.next)/32, 1-len(c.next)))...)
 		c.random.Shuffle(len(c.next), func(i, j int) { c.next[i], c.next[j] = c.next[j], c.next[i] })
 	}
 	drawn, c.next = c.next[0], c.next[1:]
 	return drawn
 }
 
-// again has the kinds of a history that does not count drawn once more.
+// again makes kinds, whose history does not count, the next to be drawn.
 func (c *coverage) again(kinds []*Kind) { c.next = append([][]*Kind{kinds}, c.next...) }

@@ -1,7 +1,6 @@
 package campaign
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/race"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
@@ -40,7 +40,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// storm makes processes compete for a lock, and judges that. It returns false if there were too few grants to say whether all
+// storm makes processes compete for a lock, and judges their history. It returns false if there were too few grants to tell whether all
 // goroutines get equally many.
 func storm(t *testing.T, l *lane, active time.Duration) bool {
 	t.Helper()
@@ -56,13 +56,13 @@ func storm(t *testing.T, l *lane, active time.Duration) bool {
 			Wants: []worker.Want{{Name: "a", TTL: longTTL, Weight: 1}},
 		})
 	}
+	began := time.Now()
 	r := expect.Of(l.play(t.Context(), p)).OK(t)
-	wrong := slices.Concat(r.Passed, r.Fell, r.Stuck, r.Left)
-	for _, v := range history.Check(r.Events) {
-		wrong = append(wrong, v.String())
+	if wrong := Judge(r, Mutex{}).Findings; len(wrong) > 0 || !r.Ordered {
+		t.Fatalf("%d violations, such as %v; the server has told of all grants: %t", len(wrong), wrong[:min(len(wrong), 1)], r.Ordered)
 	}
-	if len(wrong) > 0 || !r.Ordered {
-		t.Fatalf("%d violations, such as %s; the server has told of all grants: %t", len(wrong), fmt.Sprint(wrong[:min(len(wrong), 1)]), r.Ordered)
+	if len(r.failures) > 0 && machine.HeldUp(began) < 300*time.Millisecond {
+		t.Errorf("%d calls failed, such as %v", len(r.failures), r.failures[0])
 	}
 
 	type routine struct{ process, goroutine int }

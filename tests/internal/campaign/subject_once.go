@@ -14,18 +14,13 @@ import (
 // results of Do show which runs count.
 type Once struct{ Mutex }
 
-func (ReadWrite) Name() string { return "rwmutex" }
+func (Once) Name() string { return "once" }
 
-// Draw returns ways to read and a way to write.
-func (ReadWrite) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
-	var wants []worker.Want
-	for _, share := range []worker.Share{worker.Reading, worker.Reading, worker.Writing} {
-		w := drawWant(random, p, n)
-		w.Share = share
-		w.Again = random.IntN(3) == 0
-		wants = append(wants, w)
-	}
-	return wants
+func (Once) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
+	return drawWants(random, p, n, 2, func(w *worker.Want) {
+		ofJob(w, p, n)
+		w.Fixed = w.Fixed || random.IntN(3) == 0
+	})
 }
 
 // ofJob turns a want into one of a job, whose windows are the same for all.

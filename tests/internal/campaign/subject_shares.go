@@ -12,8 +12,22 @@ import (
 // ReadWrite is the read-write lock: a reader holds a share of 1, a writer the whole lock.
 type ReadWrite struct{ alone }
 
+func (ReadWrite) Name() string { return "rwmutex" }
+
 // everyone exceeds the number of goroutines of a history.
 const everyone = 1000
+
+// Draw returns ways to read and a way to write.
+func (ReadWrite) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
+	var wants []worker.Want
+	for _, share := range []worker.Share{worker.Reading, worker.Reading, worker.Writing} {
+		w := drawWant(random, p, n)
+		w.Share = share
+		w.Again = random.IntN(3) == 0
+		wants = append(wants, w)
+	}
+	return wants
+}
 
 func (ReadWrite) Overlaps(events []history.Event) []history.Violation {
 	return history.Crowding(events, everyone)
@@ -137,13 +151,4 @@ func (Owned) Model() porcupine.Model {
 			return false, s
 		},
 	}
-}
-
-func (Once) Name() string { return "once" }
-
-func (Once) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
-	return drawWants(random, p, n, 2, func(w *worker.Want) {
-		ofJob(w, p, n)
-		w.Fixed = w.Fixed || random.IntN(3) == 0
-	})
 }

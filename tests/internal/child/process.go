@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/expect"
 )
 
-// Process is a process that was started, and is waited for: ProcessState says how it has ended.
+// Process is a started process that a goroutine waits for. Once Ended is closed, ProcessState says how it ended.
 type Process struct {
 	*exec.Cmd
-	Ended chan struct{} // closed when it has been waited for
+	Ended chan struct{}
 }
 
-// Run starts cmd as Start does.
+// Run starts cmd as Start does, and waits for it in the background.
 func Run(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd, make(chan struct{})}
 	if err := Start(cmd); err != nil {
@@ -30,7 +30,7 @@ func Run(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// HasEnded reports whether it has been waited for.
+// HasEnded reports whether the process has ended.
 func (p *Process) HasEnded() bool {
 	select {
 	case <-p.Ended:
@@ -40,7 +40,7 @@ func (p *Process) HasEnded() bool {
 	}
 }
 
-// EndsWithin waits for the end, and reports whether it comes within that time.
+// EndsWithin waits for the process to end, for limit at most, and reports whether it has.
 func (p *Process) EndsWithin(limit time.Duration) bool {
 	select {
 	case <-p.Ended:
@@ -50,16 +50,16 @@ func (p *Process) EndsWithin(limit time.Duration) bool {
 	}
 }
 
-// Kill ends it with SIGKILL, unless it has ended, and waits for that. A paused process is killed, too.
+// Kill sends SIGKILL, which also ends a paused process, and waits for the process to end.
 func (p *Process) Kill() {
 	_ = p.Process.Kill()
 	<-p.Ended
 }
 
-// Dialogue is a process that gets and says lines.
+// Dialogue is a process that reads lines and writes lines.
 type Dialogue struct {
 	*Process
-	Lines chan string // what it has said; closed at its end
+	Lines chan string // what it has written; closed after its end
 	in    io.Writer
 }
 
@@ -77,6 +77,7 @@ func Talk(tb testing.TB, cmd *exec.Cmd) *Dialogue {
 	}()
 	go func() {
 		defer close(d.Lines)
+		defer out.Close() // at a line that is too long, so that the process can still be waited for
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			d.Lines <- lines.Text()
 		}
@@ -84,7 +85,7 @@ func Talk(tb testing.TB, cmd *exec.Cmd) *Dialogue {
 	return d
 }
 
-// Say gives it a line.
+// Say sends the process a line.
 func (d *Dialogue) Say(tb testing.TB, line string) {
 	tb.Helper()
 	if _, err := fmt.Fprintln(d.in, line); err != nil {
@@ -92,7 +93,7 @@ func (d *Dialogue) Say(tb testing.TB, line string) {
 	}
 }
 
-// Hear waits for its next line, which should be what was wanted.
+// Hear returns the next line of the process. If none comes, the test fails and says what was wanted.
 func (d *Dialogue) Hear(tb testing.TB, want string, within time.Duration) string {
 	tb.Helper()
 	select {

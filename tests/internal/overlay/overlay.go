@@ -76,8 +76,8 @@ func Write(dir string, edits ...Edit) (list string, err error) {
 	return Replace(dir, root(), edited)
 }
 
-// Replace writes files, which are named relative to a root, to dir, and the list for -overlay of what they replace. It returns the
-// list's name.
+// Replace writes to dir what is to replace files, which are named relative to root, and returns the name of a list of them for the go
+// command's -overlay.
 func Replace(dir, root string, edited map[string]string) (list string, err error) {
 	replace := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(edited)) { // each time the same names, for the build cache

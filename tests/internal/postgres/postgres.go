@@ -35,7 +35,7 @@ const role = "holdfast"
 // Server is one server. It persists nothing: its folder is removed when it stops.
 type Server struct {
 	dir     string
-	process *child.Process // nil if it has not begun
+	process *child.Process // nil if it was not started
 }
 
 // Start starts a server and waits until it answers. The error matches ErrMissing if this machine has no

@@ -1,5 +1,5 @@
 // Package resp is a very small client of the Redis protocol, version 2. Tests look at a server through it, so
-// that what they see does not depend on how the library under test, and its client, send and connect.
+// that what they see does not depend on the connections of the library under test.
 package resp
 
 import (

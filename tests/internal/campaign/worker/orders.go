@@ -1,5 +1,3 @@
-// Package worker is a process that uses locks at random, as a campaign orders, and reports what happened. The
-// locks are those of this library, or others behind the interface Locks.
 package worker
 
 import (

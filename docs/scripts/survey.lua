@@ -29,6 +29,6 @@ end
 local function main()
   return 'settings ' .. at .. ' ' .. info('memory', 'maxmemory') .. ' '
     .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role') .. ' '
-    .. (ARGV[3] ~= '' and may('GET', ARGV[3]) and redis.call('GET', ARGV[3]) and 'strict' or '-')
+    .. (ARGV[3] ~= '' and may('EXISTS', ARGV[3]) and redis.call('EXISTS', ARGV[3]) == 1 and 'strict' or '-')
 end
 return answer(main)

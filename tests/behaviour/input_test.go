@@ -338,6 +338,8 @@ func TestWarnsIfOthersAreStrict(t *testing.T) {
 			if strict {
 				expect.OK(t, inspect.New(client).ForceAdmit(t.Context()))
 			} else {
+				expect.Of(b.Server.Do("DEL", "holdfast:incarnation")).OK(t)
+				expect.Of(b.Server.Do("HSET", "holdfast:incarnation", "of", "another type")).OK(t)
 				want = []string{`seen="the server has been admitted to Strict mode`}
 			}
 			use(t, client)

@@ -161,7 +161,7 @@ func (s *sidecar) lead(ctx context.Context, term *holdfast.Lease) error {
 		s.console.Warnf("%v; campaigning again", err)
 		return err
 	}
-	// ctx ended because the sidecar is told to end. Programs that ask now and then must notice before another candidate leads.
+	// The sidecar is told to end. Programs that ask now and then must notice before another candidate leads.
 	drained := time.NewTimer(s.drain)
 	defer drained.Stop()
 	select {
@@ -246,7 +246,7 @@ func (s *sidecar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if term, left := s.leading(); term != nil {
 		code = http.StatusOK
 		answer.Leading, answer.Fence, answer.TTL = true, term.Fence(), left.Milliseconds()
-		// If this process is suspended here until after the term, the answer is not sent.
+		// If this process is suspended here until the term has ended, the deadline keeps it from sending the answer.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(min(left, answerTime)))
 	}
 	var body any = answer
@@ -277,8 +277,8 @@ func (s *sidecar) about(answer sidecarAnswer) sidecarStatus {
 	return all
 }
 
-// isOurs reports whether requests for this host are answered. A web page may make its own host name resolve to this machine, in order
-// to read the answers, but then the browser sends that name; nobody can do the same with an address.
+// isOurs reports whether requests for this host are answered: addresses, localhost, and the names of --http-host. Other names are refused
+// because a web page can read the answers by making its own name resolve to this machine (DNS rebinding); the browser then sends that name.
 func (s *sidecar) isOurs(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -103,7 +103,7 @@ func pageOf(name, summary, usage string) string {
 		strings.ToUpper(troff(name)), thisBuild().Version, troff(name), troff(summary), troff(usage))
 }
 
-// body converts a help text, whose lines stay as they are.
+// body returns a help text as troff that does not fill its lines.
 func body(help string) string {
 	text := ".nf\n"
 	for _, line := range strings.Split(strings.TrimSpace(help), "\n") {

@@ -23,7 +23,7 @@ import (
 type ticketFlags struct {
 	serverFlags
 	place ticketPlace
-	from  string // the address of the server that gave the ticket that was read; "" if unknown
+	from  string // the address of the server that gave the ticket; "" if unknown
 }
 
 // defineTicket defines the flags. about describes --ticket.
@@ -222,7 +222,7 @@ func (o *ticketFlags) remove() error {
 	return nil
 }
 
-// lost explains that the server does not know the ticket. certain is false if another server may know it.
+// lost adds to ErrLost what it means. certain is false if another server may know the ticket.
 func (o *ticketFlags) lost(r *outcome, err error) (_ error, certain bool) {
 	because := "the ticket has expired, or was released"
 	switch {

@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
-// ticketPlace is the name of the file where a ticket is. Only its owner can read it, unless the name is that of a file descriptor that this
-// process was given, such as /dev/fd/3. The first line is the ticket, as transfer.Ticket marshals it; the second, which may be missing, is
-// the address of the server that gave it, without credentials.
+// ticketPlace is the name of a ticket's file, which only its owner can read, or of a file descriptor that this process was given, such as
+// /dev/fd/3. The first line is the ticket, as transfer.Ticket marshals it. The second, which may be missing, is the address of the server
+// that gave it, without credentials.
 type ticketPlace string
 
 func (p ticketPlace) isDescriptor() bool {
@@ -29,7 +29,7 @@ func (p ticketPlace) isDescriptor() bool {
 
 func (p ticketPlace) isStdout() bool { return p == "/dev/stdout" || p == "/dev/fd/1" }
 
-// check returns an error if no ticket can be written. It is called before a long wait: no file may exist, but its folder must.
+// check returns an error if a ticket cannot be written. It is called before a long wait. The file must not exist, but its folder must.
 func (p ticketPlace) check() error {
 	if p.isDescriptor() {
 		f, err := os.OpenFile(string(p), os.O_WRONLY|syscall.O_NONBLOCK, 0)
@@ -37,7 +37,7 @@ func (p ticketPlace) check() error {
 			return err
 		}
 		defer f.Close()
-		if _, _, is := terminal.Size(f); is {
+		if _, _, ok := terminal.Size(f); ok {
 			return fmt.Errorf("%s is a terminal, and a ticket is a secret", p)
 		}
 		return nil
@@ -61,7 +61,8 @@ func (p ticketPlace) write(ctx context.Context, t transfer.Ticket, server string
 	text = fmt.Appendf(text, "\n%s\n", server)
 	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if p.isDescriptor() {
-		flags = os.O_WRONLY | syscall.O_NONBLOCK // otherwise, opening a pipe would wait for a reader
+		// Opening does not wait for a pipe's reader. Linux opens a file anew, at its beginning, whose content must stay.
+		flags = os.O_WRONLY | os.O_APPEND | syscall.O_NONBLOCK
 	}
 	f, err := os.OpenFile(string(p), flags, 0o600)
 	if err != nil {

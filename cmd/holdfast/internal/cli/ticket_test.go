@@ -31,9 +31,7 @@ func TestATicketReplacesNothing(t *testing.T) {
 		"link": func(name string) error { return os.Symlink(target, name) },
 	} {
 		file := ticketPlace(filepath.Join(dir, name))
-		if err := put(string(file)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, put(string(file)))
 		if err := file.check(); err == nil {
 			t.Errorf("%s: it counts as free", name)
 		}
@@ -60,9 +58,7 @@ func TestATicketSaysWhereItIsFrom(t *testing.T) {
 	p := ticketPlace(filepath.Join(t.TempDir(), "t"))
 	must(t, p.write(t.Context(), newTicket(t), "redis:6379"))
 	text, err := os.ReadFile(string(p))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kept := string(text)
 	first, _, _ := strings.Cut(kept, "\n")
 	for content, want := range map[string]string{
@@ -73,9 +69,7 @@ func TestATicketSaysWhereItIsFrom(t *testing.T) {
 		first + "\n":                           "",
 		first + "\nx\ny\n":                     "",
 	} {
-		if err := os.WriteFile(string(p), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(string(p), []byte(content), 0o600))
 		got, server, _, err := p.read()
 		if err != nil || got.Name() != "orders" || server != want {
 			t.Errorf("%q: %q, %v", content, server, err)

@@ -231,7 +231,7 @@ func screenOf(w io.Writer) *screen {
 	return &screen{f: f, Styles: os.Getenv("NO_COLOR") == "", resized: make(chan os.Signal, 1)}
 }
 
-// begin takes the terminal. From then on ^Z does nothing: a program that stops would leave the shell with the other screen.
+// begin takes the terminal. From then on ^Z does nothing: if holdfast stopped, the shell would be left with the other screen.
 func (s *screen) begin() {
 	signal.Ignore(terminal.Suspend)
 	signal.Notify(s.resized, terminal.Resize)

@@ -10,7 +10,7 @@ import (
 // dieWithThread does nothing: here a worker ends when its standard input ends.
 func dieWithThread(*exec.Cmd) {}
 
-// clockError is how much the clocks of two processes may differ: the time of day may be corrected meanwhile.
+// clockError bounds the error of an Instant: the time of day may be corrected while the demo runs.
 const clockError = time.Millisecond
 
 // Now reads the time of day, the only clock that processes share on every system.

@@ -116,12 +116,11 @@ until [ -e $DIR/up ]; do sleep 0.01; done; `
 			t.Setenv("DIR", dir)
 			t.Setenv("EXIT", exit)
 			r, j := jobOf(t, leavesProcesses+c.script, keeper.Terminate)
-			var left []int
-			released, over := make(chan struct{}), make(chan int, 1)
+			released, over := make(chan []int, 1), make(chan int, 1)
 			go func() {
-				<-lease.Done() // the release has begun
-				_, left = jobIn(dir)
-				close(released)
+				<-lease.Done() // when the release begins
+				_, left := jobIn(dir)
+				released <- left
 			}()
 			go func() {
 				exit, _ := r.hold(j, lease, false)
@@ -132,15 +131,8 @@ until [ -e $DIR/up ]; do sleep 0.01; done; `
 			if c.during != nil {
 				c.during(kept)
 			}
-			await(t, "the lock is about to be released", func() bool {
-				select {
-				case <-released:
-					return true
-				default:
-					return false
-				}
-			})
-			if len(left) > 0 {
+			await(t, "the lock is about to be released", func() bool { return len(released) > 0 })
+			if left := <-released; len(left) > 0 {
 				t.Errorf("processes %v of the job run while the lock is released", left)
 			}
 			next, err := lock.Acquire(t.Context())

@@ -73,7 +73,7 @@ func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 	}
 }
 
-func (l *Lock) lend(ctx context.Context, use func(*holdfast.Lease) error) error {
+func (l *Lock) do(ctx context.Context, use func(*holdfast.Lease) error) error {
 	lease, err := l.acquire(ctx)
 	if err != nil {
 		return err

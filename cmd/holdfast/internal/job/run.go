@@ -59,7 +59,7 @@ func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Er
 	signal.Notify(r.signals, terminal.Signals()...)
 	// Orphans are reaped until the very end. Signals stay handled: one that arrives while the process exits must not change its exit code.
 	defer keeper.ReapOrphans()()
-	stderr := spool.New(r.Streams.Err, 100*time.Millisecond) // in order with what the command writes
+	stderr := spool.New(r.Streams.Err, 100*time.Millisecond) // so that messages are in order with the command's
 	defer stderr.Flush(r.signals)
 	r.Console = console.New(stderr, level)
 	r.report = Report{Name: r.Name, Outcome: Failed}
@@ -216,12 +216,12 @@ func (r *Run) UnderLock(ctx context.Context, j *Job, l *Lock) *exitcode.Error {
 	if exit := r.reserve(); exit != nil {
 		return exit
 	}
-	return r.borrow(ctx, s, j, l.Began, func(*exitcode.Error, bool) bool { return false })
+	return r.runJob(ctx, s, j, l.Began, func(*exitcode.Error, bool) bool { return false })
 }
 
-// hold runs the job under a lease, and then releases the lease, unless the job succeeded and has to be completed. ended reports whether a
-// signal asked holdfast to end.
-func (r *Run) hold(j *Job, lease *holdfast.Lease, once bool) (exit *exitcode.Error, ended bool) {
+// hold runs the job under a lease, and then releases the lease. If keep is set, it keeps the lease of a job that succeeded. ended reports
+// whether a signal asked holdfast to end.
+func (r *Run) hold(j *Job, lease *holdfast.Lease, keep bool) (exit *exitcode.Error, ended bool) {
 	r.report.Fence = lease.Fence()
 	fences := lease.Fences()
 	if len(fences) > 1 {
@@ -246,7 +246,7 @@ func (r *Run) hold(j *Job, lease *holdfast.Lease, once bool) (exit *exitcode.Err
 	r.report.Started, r.report.Ended = &started, &over
 	r.report.Ran = over.Sub(started).Milliseconds()
 	exit = r.verdict(j, result, x.lost)
-	if once && exit.Code == 0 && exit.Err == nil {
+	if keep && exit.Code == 0 && exit.Err == nil {
 		return exit, x.told
 	}
 	if kept := r.linger(lease, j.TTL, x.keptUntil); !kept {

@@ -22,10 +22,10 @@ import (
 
 // source is where a run gets leases from: a lock, the lock of a job that is completed once, or the terms of an election.
 type source interface {
-	// lend waits for a lease, calls use with it, and returns use's error, or says why there is no lease. An election lends its next term if
-	// use returns election.ErrResign.
-	lend(ctx context.Context, use func(*holdfast.Lease) error) error
-	// refused returns the exit code after lend has failed without a lease.
+	// do waits for a lease, calls use with it, and returns use's error, or why it got no lease. If use returns election.ErrResign, the source
+	// may call use again, with another lease, before it returns.
+	do(ctx context.Context, use func(*holdfast.Lease) error) error
+	// refused returns the exit code after do has failed without a lease.
 	refused(ctx context.Context, err error) *exitcode.Error
 	// tellWaiting tells the user who holds what the run waits for.
 	tellWaiting(ctx context.Context)
@@ -33,19 +33,17 @@ type source interface {
 	waiting() string
 }
 
-// errOver is what a run returns to its source after its last lease, unless the job is completed.
+// errOver tells a source that the run needs no other lease, and that the job is not to be recorded as completed.
 var errOver = errors.New("the run is over")
 
-// borrow runs the job under a lease of s that lasts long enough, and again while again returns true: it gets the exit code, and whether a
-// signal asked holdfast to end. A signal ends a wait.
-//
-// A lease that was handed over may be short at first, perhaps too short to end a command in time.
-func (r *Run) borrow(ctx context.Context, s source, j *Job, began time.Time, again func(*exitcode.Error, bool) bool) *exitcode.Error {
+// runJob runs the job under a lease of s, and then under further leases while again returns true. It passes to again the exit code, and
+// whether a signal asked holdfast to end. A signal ends the wait for a lease.
+func (r *Run) runJob(ctx context.Context, s source, j *Job, began time.Time, again func(*exitcode.Error, bool) bool) *exitcode.Error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var exit *exitcode.Error // nil while the run waits
 	w := r.wait(ctx, cancel, s)
-	once, isOnce := s.(*onceLock)
+	o, isOnce := s.(*onceLock)
 	use := func(lease *holdfast.Lease) error {
 		interrupt := w.end()
 		r.report.Waited = time.Since(began).Milliseconds()
@@ -67,17 +65,17 @@ func (r *Run) borrow(ctx context.Context, s source, j *Job, began time.Time, aga
 			if isOnce && exit.Code == 0 && exit.Err == nil {
 				return nil
 			}
-			more = again(exit, ended)
+			more, began = again(exit, ended), time.Now()
 		}
 		if !more {
 			return errOver
 		}
-		exit, began, w = nil, time.Now(), r.wait(ctx, cancel, s)
+		exit, w = nil, r.wait(ctx, cancel, s)
 		return election.ErrResign
 	}
-	err := s.lend(ctx, use)
+	err := s.do(ctx, use)
 	for errors.Is(err, election.ErrResign) && exit == nil {
-		err = s.lend(ctx, use)
+		err = s.do(ctx, use)
 	}
 	switch {
 	case exit == nil:
@@ -91,11 +89,12 @@ func (r *Run) borrow(ctx context.Context, s source, j *Job, began time.Time, aga
 		}
 		return s.refused(ctx, err)
 	case isOnce && exit.Code == 0 && exit.Err == nil:
-		return once.completed(err, j.LostCode)
+		return o.completed(err, j.LostCode)
 	}
 	return exit
 }
 
+// lengthen extends a lease that was handed over, and may be too short to end a command in time.
 func lengthen(ctx context.Context, lease *holdfast.Lease, ttl time.Duration) error {
 	if time.Until(lease.Deadline()) >= ttl/2 {
 		return nil
@@ -108,11 +107,11 @@ func (r *Run) interrupted(sig os.Signal, s source) *exitcode.Error {
 	return exitcode.Errorf(exitcode.Signal+terminal.Number(sig), "%s while %s", sig, s.waiting())
 }
 
-// wait handles signals until end is called, and tells the user what the run waits for.
+// wait is a wait for a lease. It handles signals until end is called, and tells the user what the run waits for.
 type wait struct {
 	stop      context.CancelFunc
 	over      chan struct{}
-	interrupt os.Signal // asked the program to end; nil if none did
+	interrupt os.Signal // the signal that asked the program to end; nil if none did
 }
 
 // tellAfter is how long a run waits, on a terminal, before it says what for.
@@ -164,9 +163,9 @@ type onceLock struct {
 // errCompleted says that the job was completed before this run.
 var errCompleted = errors.New("the job is completed already")
 
-// lend lends a single lease. If use returns nil, the completion is recorded: lend retries that until the lease ends, or until a signal asks
-// holdfast to end.
-func (o *onceLock) lend(ctx context.Context, use func(*holdfast.Lease) error) (err error) {
+// do calls use at most once. If use returns nil, do records the completion, and retries that until the lease ends or a signal asks holdfast
+// to end.
+func (o *onceLock) do(ctx context.Context, use func(*holdfast.Lease) error) (err error) {
 	used, stop := false, func() {}
 	defer func() { stop() }()
 	o.run, err = o.Once(o.Wait.option(o.Began)).Do(ctx, func(_ context.Context, lease *holdfast.Lease) (string, error) {
@@ -200,7 +199,7 @@ func (o *onceLock) refused(ctx context.Context, err error) *exitcode.Error {
 	return o.Lock.refused(ctx, err)
 }
 
-// completed returns the exit code after the command has succeeded. err says why that was not recorded, or is nil.
+// completed returns the exit code of a command that succeeded. err says why that was not recorded, or is nil.
 func (o *onceLock) completed(err error, lostCode int) *exitcode.Error {
 	r := o.Run
 	var lost *holdfast.LostError
@@ -238,7 +237,7 @@ func (r *Run) InElection(ctx context.Context, j *Job, election *election.Electio
 	if exit := r.reserve(); exit != nil {
 		return exit
 	}
-	return r.borrow(ctx, &candidate{r, election}, j, time.Now(), func(exit *exitcode.Error, ended bool) bool {
+	return r.runJob(ctx, &candidate{r, election}, j, time.Now(), func(exit *exitcode.Error, ended bool) bool {
 		r.report.Terms++
 		if ended || r.report.Terms == terms.Most || !terms.continues(r.report.Outcome, exit.Code) {
 			return false
@@ -275,7 +274,7 @@ type candidate struct {
 // termPause is the minimum time between the beginnings of two terms, so that a command that fails at once is not restarted in a tight loop.
 const termPause = time.Second
 
-func (c *candidate) lend(ctx context.Context, use func(*holdfast.Lease) error) error {
+func (c *candidate) do(ctx context.Context, use func(*holdfast.Lease) error) error {
 	return c.election.Run(ctx, func(_ context.Context, term *holdfast.Lease) error {
 		elected := time.Now()
 		err := use(term)

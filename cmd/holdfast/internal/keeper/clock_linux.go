@@ -19,7 +19,7 @@ func (systemClock) now() instant {
 	return instant(ts.Nano())
 }
 
-// newAlarm returns an alarm that sends SIGCONT to this process: a keeper that is stopped is continued. Any other SIGCONT rings it, too.
+// newAlarm returns an alarm that sends SIGCONT to this process, which continues a stopped keeper. Any other SIGCONT rings it, too.
 func (systemClock) newAlarm() (alarm, error) {
 	a := &timer{c: make(chan os.Signal, 1)}
 	event := sigevent{signal: int32(unix.SIGCONT)}

@@ -9,7 +9,7 @@ import (
 // ends the processes that the keeper leaves.
 type guard struct {
 	clock clock
-	kill  func() // nil if the keeper is not a process
+	kill  func() // nil if the keeper is not a process, and after end
 	timer *time.Timer
 
 	mu       sync.Mutex
@@ -22,7 +22,7 @@ type guard struct {
 // newGuard returns a guard without a deadline.
 func newGuard(clock clock, onLost Policy, killAfter time.Duration, kill func()) *guard {
 	g := &guard{clock: clock, kill: kill, schedule: schedule{onLost: onLost, killAfter: killAfter}}
-	g.timer = time.AfterFunc(time.Hour, g.ring) // set replaces the time
+	g.timer = time.AfterFunc(time.Hour, g.ring) // until set
 	g.timer.Stop()
 	return g
 }
@@ -77,8 +77,8 @@ func (g *guard) set(at instant) {
 	g.timer.Reset(time.Duration(at - g.clock.now()))
 }
 
-// ring kills the keeper if it is time. A clock that advances while the machine sleeps may be ahead of the timer's: the keeper's own timer
-// goes by that clock.
+// ring kills the keeper if the time has come. Go's timers stand still while the machine sleeps, so after a sleep it is late; the keeper's
+// own alarm is not.
 func (g *guard) ring() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,11 +88,11 @@ func (g *guard) ring() {
 	}
 }
 
-// end ends the guard. It returns why the guard has killed the keeper, or "" if it has not.
+// end ends the guard, for good. It returns why the guard has killed the keeper, or "" if it has not.
 func (g *guard) end() Cause {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.at = 0
+	g.at, g.kill = 0, nil
 	g.timer.Stop()
 	switch {
 	case !g.fired:

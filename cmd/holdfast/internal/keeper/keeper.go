@@ -238,7 +238,7 @@ func (j *Job) Lost() {
 func (j *Job) send(o order) {
 	_ = json.NewEncoder(j.out).Encode(o) // never fails
 	if j.wake != nil {
-		j.wake() // a stopped keeper must read a later deadline before the kernel continues it at the one that it knows
+		j.wake() // otherwise, a stopped keeper would read a later deadline only after the old one
 	}
 }
 

@@ -407,6 +407,18 @@ func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 	}
 }
 
+// A keeper that only waits for processes that it may not kill is left alone, although the lock is still renewed.
+func TestAGuardThatHasEndedDoesNotKill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{began: time.Now()}
+		g := newGuard(w, Terminate, grace, func() { t.Error("the keeper was killed") })
+		g.release(10 * second)
+		g.end()
+		g.move(20 * second)
+		time.Sleep(time.Hour)
+	})
+}
+
 // Ended is reported while the keeper still exits. If the keeper dies before it can report, its job is ended first.
 func TestTheEndIsToldWhenNothingOfTheJobRemains(t *testing.T) {
 	for name, c := range map[string]struct {

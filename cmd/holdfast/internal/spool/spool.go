@@ -1,4 +1,4 @@
-// Package spool has a writer that does not block for long, for processes that must stay able to act at a deadline.
+// Package spool has a writer that does not block for long, for processes that have to act at a deadline.
 package spool
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
-// Writer is a writer in front of another one, which may block: the other end of a pipe may be stopped, and ^S stops a terminal. It keeps
-// what was written, and passes it on, in order, when it can.
+// Writer passes what is written on to another writer, in order. It keeps messages while that one blocks, as a pipe does whose reader is
+// stopped, or a terminal after ^S. If it has too many, it drops new ones, and later writes how many.
 type Writer struct {
 	to       io.Writer
 	patience time.Duration
@@ -31,18 +31,18 @@ type message struct {
 	passed chan struct{}
 }
 
-// most is how many messages a Writer keeps.
+// most is how many messages a Writer keeps, whatever their size.
 const most = 1024
 
-// New returns a Writer in front of to. Write waits at most patience for a message to be passed on, so that it stays in order with what
-// other processes write.
+// New returns a Writer that passes on to to. Write waits up to patience until its message has been passed on, so that the message stays in
+// order with what other processes write.
 func New(to io.Writer, patience time.Duration) *Writer {
 	w := &Writer{to: to, patience: patience, queue: make(chan message, most)}
 	go w.run()
 	return w
 }
 
-// Write never fails. It does not wait behind a message for which an earlier Write has waited in vain.
+// Write never fails. While an earlier message has not been passed on, it does not wait.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

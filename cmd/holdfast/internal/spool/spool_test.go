@@ -17,7 +17,7 @@ func TestAWriterDoesNotBlock(t *testing.T) {
 		r, w := io.Pipe()
 		s := New(w, patience)
 		text := strings.Repeat("x", 1023) + "\n"
-		for range 2000 { // it keeps 1024, besides what it is writing
+		for range 2000 { // it keeps 1024, besides the one that it is passing on
 			if n, err := s.Write([]byte(text)); n != len(text) || err != nil {
 				t.Fatal(n, err)
 			}

@@ -35,7 +35,7 @@ func outputClosed() bool {
 	return err == nil && slices.ContainsFunc(outputs, func(f unix.PollFd) bool { return f.Revents&unix.POLLERR != 0 })
 }
 
-// StopsUsers reports whether the signal with this number stops programs that use the terminal from the background.
+// StopsUsers reports whether sig stops programs that use the terminal from the background.
 func StopsUsers(sig int) bool { return sig == int(unix.SIGTTIN) || sig == int(unix.SIGTTOU) }
 
 // StopGroup stops the process group of holdfast, as ^Z would. It does not use SIGTSTP: once Go has handled a signal, its default action
@@ -47,7 +47,7 @@ type Terminal struct {
 	f *os.File
 }
 
-// Open opens the controlling terminal, and lets this process, and children that it starts later, write to it from the background. It
+// Open opens the controlling terminal. From then on, this process and the children that it starts may write to it from the background. Open
 // returns nil if there is no terminal, as under cron. The methods of a nil Terminal do nothing.
 func Open() *Terminal {
 	signal.Ignore(unix.SIGTTOU)
@@ -73,7 +73,7 @@ func (t *Terminal) Foreground(pgid int) bool {
 	return err == nil && fg == pgid
 }
 
-// Pass makes the process group to the foreground process group if from is.
+// Pass moves the foreground from one process group to another. It does nothing if from is not in the foreground.
 func (t *Terminal) Pass(from, to int) {
 	if t.Foreground(from) {
 		// Pass fails if the terminal was hung up, and then it does not matter.

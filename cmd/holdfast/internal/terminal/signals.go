@@ -1,4 +1,4 @@
-// Package terminal knows the signals that holdfast receives, what each of them asks for, and who has the terminal.
+// Package terminal handles the signals that holdfast receives, and the foreground and the size of its terminal.
 package terminal
 
 import (
@@ -13,7 +13,7 @@ type SignalError struct{ os.Signal }
 
 func (e SignalError) Error() string { return "stopped by a signal: " + e.String() }
 
-// BrokenPipe is about holdfast's own writes, and not meant for the command.
+// BrokenPipe is caused by holdfast's own writes, and is not passed on to the command.
 const BrokenPipe = syscall.SIGPIPE
 
 // Context returns a context that ends, with a SignalError as its cause, when a signal asks the program to end, or when the reader of its

@@ -45,8 +45,7 @@ func (c *Client) serverOf(l *Target) *server {
 	s := c.servers[node]
 	if s == nil {
 		s = &server{c: c, isKnown: !inCluster || node != "", run: c.Tasks.Run}
-		s.renewers = exec.Limiter{Tasks: &c.Tasks, Most: maxRenewing}
-		s.reclaimers = exec.Limiter{Tasks: &c.Tasks, Most: maxReclaiming}
+		s.renewers, s.reclaimers = exec.Limiter{Tasks: &c.Tasks, Most: maxRenewing}, exec.Limiter{Tasks: &c.Tasks, Most: maxReclaiming}
 		if len(c.servers) >= maxServers || c.servers == nil {
 			c.servers = map[string]*server{}
 		}
@@ -107,7 +106,8 @@ func (s *server) send() {
 
 // hangs reports whether renewals are under way and none has been answered since that time.
 func (s *server) hangs(since time.Time) bool {
+	queued := s.renewers.Waiting() > 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.underway > 0 && s.answered.Before(since) || s.renewers.Waiting() > 0
+	return queued || s.underway > 0 && s.answered.Before(since)
 }

@@ -116,13 +116,13 @@ func (a *attempt) listen(channel string) {
 	c.attempts.Set(a.Token(), a)
 }
 
-// forget ends notifications to this attempt. If it was given up, the client gives back a grant to the token that arrives later.
-func (a *attempt) forget(givenUp bool) {
+// forget ends notifications to this attempt. A grant to its token that arrives later is given back, unless the lock was detached.
+func (a *attempt) forget(detached bool) {
 	if a.inbox == nil {
 		return
 	}
 	c := a.l.c
-	if givenUp {
+	if !detached {
 		c.givenUp.add(grant{a.l.Keys.Lock, a.Token()})
 	}
 	c.mu.Lock()
@@ -298,7 +298,7 @@ func (a *attempt) Abandon() {
 			}
 		}
 		departed()
-		a.forget(true)
+		a.forget(false)
 		if a.settled != nil {
 			a.settled()
 		}

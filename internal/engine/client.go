@@ -39,7 +39,7 @@ type Client struct {
 	contended recent[string] // keys of locks that others held or were waiting for when last seen
 	waiters   sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
 	cleanups  exec.Limiter   // for releases of lost leases
-	givenUp   recent[grant]  // tokens that waited for their locks, and were given up
+	givenUp   recent[grant]  // waiters' tokens that were given up, released or lost, but not detached
 	notices   notices
 	// grantingFrom is, in Strict mode, the clock.Reading when the quarantine ends or, if there is none, when that was last known.
 	grantingFrom atomic.Int64

@@ -149,7 +149,7 @@ func (a *attempt) request(q codec.Acquire) *codec.Acquire {
 }
 
 // ask requests the lock and that many fences, for a caller that has been trying since began, or begins now if that is zero. It returns the
-// hold if the lock is granted, otherwise the reply: a pointer, since a value, which is large, would make the stack of every acquire grow.
+// hold if the lock is granted, and the reply if it is not. A reply is large: as a value it would make the stack of every acquire grow.
 func (a *attempt) ask(ctx context.Context, began time.Time, mode codec.Mode, fences int) (*hold, *codec.Reply, error) {
 	for range 3 {
 		notAfter := a.l.NotAfter()
@@ -371,7 +371,7 @@ func duration(ms int64) time.Duration {
 	return time.Duration(min(max(ms, -1), lock.MaxMaxTTL.Milliseconds()*10)) * time.Millisecond
 }
 
-// tokenMint makes a client's tokens: 128 bits each, of ChaCha8 with a secret seed, so the next one is as hard to guess as random bits.
+// tokenMint makes a client's tokens. Each has 128 bits of ChaCha8 with a secret seed: nobody can guess it from earlier ones.
 type tokenMint struct {
 	mu     sync.Mutex
 	random *rand.ChaCha8

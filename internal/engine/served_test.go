@@ -61,14 +61,10 @@ func TestABriefHoldWaitsForTheFencesOfOthers(t *testing.T) {
 	}
 	server.mu.Unlock()
 	release()
-	if err := lease.releaseAfter(t.Context(), next, hasLeft); err != nil {
-		t.Error(err)
-	}
+	wantErr(t, "the release", lease.releaseAfter(t.Context(), next, hasLeft), nil)
 	wq.mu.Lock()
 	wq.withdraw(second)
 	wq.mu.Unlock()
 	wq.unref()
-	if err := c.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	wantErr(t, "Close", c.Close(t.Context()), nil)
 }

@@ -71,9 +71,7 @@ func TestAnAcquireNeedsASmallStack(t *testing.T) {
 	var granted sync.WaitGroup
 	granted.Add(each)
 	free := measure(func(i int) {
-		if _, err := c.Mutex(fmt.Sprint(i)).AcquireBy(ctx, time.Time{}); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Acquire", errOf(c.Mutex(fmt.Sprint(i)).AcquireBy(ctx, time.Time{})), nil)
 		granted.Done()
 		<-stay
 	}, granted.Wait)

@@ -37,7 +37,6 @@ func TestALockIsGivenBackThatIsHandedToAnEarlierWaiter(t *testing.T) {
 		server := &fake{holders: map[string]string{}}
 		c := open(t, server, nil)
 		l := c.Mutex("a")
-		must(t, l.Ready(t.Context()))
 		server.holders[l.Keys.Lock] = "another"
 		time.AfterFunc(time.Second, func() { server.remove(l.Keys.Lock) })
 		lease := take(t, l)

@@ -43,8 +43,7 @@ func TestMalformedReplies(t *testing.T) {
 	s := redistest.Shared(t)
 	ctx := t.Context()
 	fine := func(t *testing.T, what string, err error) {
-		t.Helper()
-		if err != nil {
+		if t.Helper(); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
@@ -132,10 +131,7 @@ func TestMalformedReplies(t *testing.T) {
 			t.Run(what+"/"+reply, func(t *testing.T) {
 				t.Parallel()
 				g := &garbler{script: c.script, reply: reply}
-				ttl := 2 * time.Minute // longer than the test waits: what is not taken back would still be there
-				if c.script == "init" {
-					ttl = time.Minute
-				}
+				ttl := time.Minute // longer than the test waits: what is not taken back would still be there
 				cfg := &holdfast.Config{Prefix: redistest.Prefix(), TTL: ttl, CommandTimeout: 10 * time.Second, RetryTimeout: 20 * time.Millisecond, Strict: c.script == "init"}
 				client, err := holdfast.New(redistest.Tap{Driver: s.Driver(), On: g.answer}, cfg)
 				fine(t, "New", err)

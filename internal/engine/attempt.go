@@ -116,13 +116,13 @@ func (a *attempt) listen(channel string) {
 	c.attempts.Set(a.Token(), a)
 }
 
-// forget ends notifications to this attempt. If it was given up, the client gives back a grant to the token that arrives later.
-func (a *attempt) forget(givenUp bool) {
+// forget ends notifications to this attempt. A grant to its token that arrives later is given back, unless the lock was detached.
+func (a *attempt) forget(detached bool) {
 	if a.inbox == nil {
 		return
 	}
 	c := a.l.c
-	if givenUp {
+	if !detached {
 		c.givenUp.add(grant{a.l.Keys.Lock, a.Token()})
 	}
 	c.mu.Lock()
@@ -149,7 +149,7 @@ func (a *attempt) request(q codec.Acquire) *codec.Acquire {
 }
 
 // ask requests the lock and that many fences, for a caller that has been trying since began, or begins now if that is zero. It returns the
-// hold if the lock is granted, otherwise the reply: a pointer, since a value, which is large, would make the stack of every acquire grow.
+// hold if the lock is granted, and the reply if it is not. A reply is large: as a value it would make the stack of every acquire grow.
 func (a *attempt) ask(ctx context.Context, began time.Time, mode codec.Mode, fences int) (*hold, *codec.Reply, error) {
 	for range 3 {
 		notAfter := a.l.NotAfter()
@@ -298,7 +298,7 @@ func (a *attempt) Abandon() {
 			}
 		}
 		departed()
-		a.forget(true)
+		a.forget(false)
 		if a.settled != nil {
 			a.settled()
 		}
@@ -371,7 +371,7 @@ func duration(ms int64) time.Duration {
 	return time.Duration(min(max(ms, -1), lock.MaxMaxTTL.Milliseconds()*10)) * time.Millisecond
 }
 
-// tokenMint makes a client's tokens: 128 bits each, of ChaCha8 with a secret seed, so the next one is as hard to guess as random bits.
+// tokenMint makes a client's tokens. Each has 128 bits of ChaCha8 with a secret seed: nobody can guess it from earlier ones.
 type tokenMint struct {
 	mu     sync.Mutex
 	random *rand.ChaCha8

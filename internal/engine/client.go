@@ -39,9 +39,9 @@ type Client struct {
 	contended recent[string] // keys of locks that others held or were waiting for when last seen
 	waiters   sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
 	cleanups  exec.Limiter   // for releases of lost leases
-	givenUp   recent[grant]  // tokens that waited for their locks, and were given up
+	givenUp   recent[grant]  // waiters' tokens that were given up, released or lost, but not detached
 	notices   notices
-	// grantingFrom is, in Strict mode, the clock.Reading when the quarantine ends or, if there is none, when that was last known.
+	// grantingFrom is, in Strict mode, the clock.Reading when the quarantine ends. If there is none, it is when the client last learned that.
 	grantingFrom atomic.Int64
 	waited       atomic.Int64 // how long the last attempt to be handed a lock had waited, in ns
 	// scriptedUntil is the clock.Reading until which scripts ask for votes; or 0.
@@ -52,7 +52,7 @@ type Client struct {
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]
 	attempts compact.Map[string, *attempt] // attempts that can be notified, by token
-	servers  map[string]*server            // by the driver's names for masters; "" outside Cluster mode, and for masters that are not known
+	servers  map[string]*server            // by the driver's names for masters; "" for the only server, or for masters that are not known
 }
 
 // New returns a Client that reaches its server through a driver, such as the one of holdfastgoredis. New does no I/O: the first acquire

@@ -343,7 +343,7 @@ func (h *hold) lose(err *lock.LostError) {
 		h.queue.dismissFollower(h)
 		c.cleanups.Run(func() {
 			c.takeBack(h.l, codec.Release{Token: h.attempt.Token(), Member: h.attempt.member, Tombstone: h.attempt.unanswered}, hasDied, end)
-			h.attempt.forget(true)
+			h.attempt.forget(false)
 			h.uncount()
 		})
 		h.flush(err)

@@ -95,10 +95,10 @@ func (m *JointLease) Token() uint64 { return slices.Max(slices.Collect(maps.Valu
 // IsShared returns false.
 func (m *JointLease) IsShared() bool { return false }
 
-// partEnded ends the lease if too few parts are left, now that p has ended. It does not block, since the caller holds p.g.mu.
+// partEnded is called when p has ended. In the background it ends the lease if too few parts are left, or calls onLoss. p.g.mu is held.
 func (m *JointLease) partEnded(p *holdLease) {
 	select {
-	case <-m.done: // which ended the parts
+	case <-m.done: // the lease has ended, and its parts with it
 		return
 	default:
 	}
@@ -204,7 +204,7 @@ func (m *JointLease) Tokens() map[string]uint64 {
 		return map[string]uint64{m.of.name: m.fence}
 	}
 	all := map[string]uint64{}
-	for _, p := range m.parts { // without m.mu, which callers from WhenOver hold: the parts of a Multi never change
+	for _, p := range m.parts { // without m.mu, which is held when WhenOver's functions are called: the parts of a Multi never change
 		all[p.Name()] = p.fence
 	}
 	return all

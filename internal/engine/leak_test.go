@@ -248,9 +248,7 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 				leases := make(chan Lease, 1)
 				go func() {
 					lease, err := l.AcquireBy(t.Context(), time.Time{})
-					if err != nil {
-						t.Error(err)
-					}
+					wantErr(t, "Acquire", err, nil)
 					leases <- lease
 				}()
 				for !waits(c, l) {

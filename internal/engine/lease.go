@@ -28,14 +28,14 @@ type holdLease struct {
 	releasing bool          // the release is under way
 	released  bool          // nothing is left to release
 	unsure    bool          // an unanswered release may have been carried out
-	outcome   error         // of the latest release; nil while it is under way
+	outcome   error         // the latest release's error; nil while that is under way
 	answered  chan struct{} // closed when the release under way is answered; nil if nobody waits for that
 	loss      error         // why the lease ended; nil if it has not, or if it was released
 
 	// Who is told when it ends.
-	done     chan struct{} // closed then; nil until somebody asks for it
+	done     chan struct{} // closed when the lease ends; nil until somebody asks for it
 	calls    calls
-	joint    *JointLease  // that the lease is part of; or nil
+	joint    *JointLease  // of which the lease is a part; or nil
 	observed *observation // what observers are told of the lease; nil if there are none
 }
 
@@ -207,7 +207,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 // calls are functions to be called when a lease ends.
 type calls map[*func(error)]struct{}
 
-// add adds a function, and returns what removes it. The caller holds mu.
+// add adds a function, and returns one that removes it. The caller holds mu, which guards c.
 func (c *calls) add(mu *sync.Mutex, f func(error)) (forget func()) {
 	if *c == nil {
 		*c = calls{}

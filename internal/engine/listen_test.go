@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/kind"
@@ -26,4 +29,23 @@ func TestALateGrantIsOfItsKind(t *testing.T) {
 			t.Errorf("%+v is a %q with the flags %q and the keys %+v", grant, l.Set.Kind.Name, l.Set.Kind.Flags, l.Keys)
 		}
 	}
+}
+
+// Fault: A server loses its latest data, and hands a lock to a waiter that has had it since then. The client gives the lock back.
+func TestALockIsGivenBackThatIsHandedToAnEarlierWaiter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		server := &fake{holders: map[string]string{}}
+		c := open(t, server, nil)
+		l := c.Mutex("a")
+		server.holders[l.Keys.Lock] = "another"
+		time.AfterFunc(time.Second, func() { server.remove(l.Keys.Lock) })
+		lease := take(t, l)
+		token := lease.(*holdLease).g.attempt.Token()
+		must(t, lease.Release(t.Context()))
+		server.holders[l.Keys.Lock] = token
+		c.notified(fmt.Sprintf("hf2 grant %s %d 1500 1 %s", token, time.Now().UnixMicro(), l.Keys.Lock))
+		synctest.Wait()
+		equal(t, "the holder", server.holders[l.Keys.Lock], "")
+		must(t, c.Close(t.Context()))
+	})
 }

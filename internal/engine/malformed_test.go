@@ -42,6 +42,11 @@ func (g *garbler) answer(ctx context.Context, call driver.Call, next redistest.R
 func TestMalformedReplies(t *testing.T) {
 	s := redistest.Shared(t)
 	ctx := t.Context()
+	fine := func(t *testing.T, what string, err error) {
+		if t.Helper(); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
 	// got takes what an acquire returned.
 	got := func(lease *holdfast.Lease, err error) error {
 		if err == nil {
@@ -53,9 +58,7 @@ func TestMalformedReplies(t *testing.T) {
 	within := func(t *testing.T, g *garbler, l *holdfast.Lock, f func(*holdfast.Lease) error) error {
 		g.off.Store(true)
 		lease, err := l.Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fine(t, "Acquire", err)
 		g.off.Store(false)
 		err = f(lease)
 		g.off.Store(true)
@@ -104,15 +107,11 @@ func TestMalformedReplies(t *testing.T) {
 		"Await": {"barrier_await", func(t *testing.T, c *holdfast.Client, g *garbler) error {
 			g.off.Store(true)
 			party, err := barrier.New(c, "m", 1).Join(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fine(t, "Join", err)
 			g.off.Store(false)
 			_, err = party.Await(ctx)
 			g.off.Store(true)
-			if err := party.Leave(ctx); err != nil {
-				t.Errorf("Release: %v", err)
-			}
+			fine(t, "Release", party.Leave(ctx))
 			return err
 		}},
 		"Do, at the beginning": {"once_begin", func(t *testing.T, c *holdfast.Client, _ *garbler) error {
@@ -132,15 +131,10 @@ func TestMalformedReplies(t *testing.T) {
 			t.Run(what+"/"+reply, func(t *testing.T) {
 				t.Parallel()
 				g := &garbler{script: c.script, reply: reply}
-				ttl := 2 * time.Minute // longer than the test waits: what is not taken back would still be there
-				if c.script == "init" {
-					ttl = time.Minute
-				}
+				ttl := time.Minute // longer than the test waits: what is not taken back would still be there
 				cfg := &holdfast.Config{Prefix: redistest.Prefix(), TTL: ttl, CommandTimeout: 10 * time.Second, RetryTimeout: 20 * time.Millisecond, Strict: c.script == "init"}
 				client, err := holdfast.New(redistest.Tap{Driver: s.Driver(), On: g.answer}, cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fine(t, "New", err)
 				err = c.do(t, client, g)
 				if g.spoilt.Load() == 0 {
 					t.Fatalf("no reply of %s was spoilt: %v", c.script, err)
@@ -149,27 +143,19 @@ func TestMalformedReplies(t *testing.T) {
 					t.Errorf("it returns %v; want ErrMalformed", err)
 				}
 				g.off.Store(true)
-				if err := client.Close(ctx); err != nil {
-					t.Errorf("Close: %v", err)
-				}
+				fine(t, "Close", client.Close(ctx))
 				if c.script == "init" {
 					return
 				}
 				// Whatever the server did, the lock is free for others now.
 				other, err := holdfast.New(s.Driver(), &holdfast.Config{Prefix: cfg.Prefix, CommandTimeout: cfg.CommandTimeout})
-				if err != nil {
-					t.Fatal(err)
-				}
+				fine(t, "New", err)
 				free, cancel := context.WithTimeout(ctx, ttl/2)
 				defer cancel()
 				for _, name := range []string{"m", "n"} {
-					if err := got(other.Mutex(name).Acquire(free)); err != nil {
-						t.Errorf("Acquire of %q by another: %v", name, err)
-					}
+					fine(t, "Acquire of "+name+" by another", got(other.Mutex(name).Acquire(free)))
 				}
-				if err := other.Close(ctx); err != nil {
-					t.Errorf("Close: %v", err)
-				}
+				fine(t, "Close", other.Close(ctx))
 			})
 		}
 	}

@@ -198,7 +198,7 @@ func (v *NodeAttempt) Take(sent clock.Instant, r codec.Reply) error {
 func (v *NodeAttempt) has(h *hold, err error) error {
 	if err == nil {
 		v.h, v.attempt = h, &h.attempt
-		h.queue = &waitQueue{l: h.l} // in which nobody waits: a quorum has its own
+		h.queue = &waitQueue{l: h.l} // nobody waits in it: waiters for a quorum's lock take turns in package voting
 	}
 	return err
 }

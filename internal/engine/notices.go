@@ -44,7 +44,7 @@ type notices struct {
 	unmatchedUntil atomic.Int64 // the clock.Reading until which that may be so; 0 if there was no such notice
 }
 
-// grant is a lock's key and a holder's grant id, or its whole token.
+// grant is a lock's key, with a holder's grant id or, in Client.givenUp, a token.
 type grant struct{ key, id string }
 
 // grant returns the grant by which notices and the journal name the hold.

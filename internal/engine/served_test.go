@@ -61,14 +61,22 @@ func TestABriefHoldWaitsForTheFencesOfOthers(t *testing.T) {
 	}
 	server.mu.Unlock()
 	release()
-	if err := lease.releaseAfter(t.Context(), next, hasLeft); err != nil {
-		t.Error(err)
-	}
+	wantErr(t, "the release", lease.releaseAfter(t.Context(), next, hasLeft), nil)
 	wq.mu.Lock()
 	wq.withdraw(second)
 	wq.mu.Unlock()
 	wq.unref()
-	if err := c.Close(t.Context()); err != nil {
-		t.Error(err)
+	wantErr(t, "Close", c.Close(t.Context()), nil)
+}
+
+// A release that fails can be called again, and then returns the later outcome.
+func TestAReleaseThatFailsIsCalledAgain(t *testing.T) {
+	l, c := fakeMutex(t)
+	lease := l.keep(granted(l, 1))
+	for _, outcome := range []error{errLate, nil} {
+		_, _, err := lease.giveUp(true, hasLeft)
+		wantErr(t, "the release that begins", err, nil)
+		equal(t, "the release's error", lease.gaveBack(released, false, outcome), outcome)
 	}
+	wantErr(t, "Close", c.Close(t.Context()), nil)
 }

@@ -13,10 +13,10 @@ import (
 // in one call. Nobody waits for a call, so calls do not wait for each other's answers either.
 type server struct {
 	c          *Client
-	isKnown    bool         // otherwise it stands for all masters that are not known, and renewals do not go together
+	isKnown    bool         // if false, it stands for all masters that are not known, and renewals do not go together
 	renewers   exec.Limiter // for renewals that go by themselves; each server's own, so that one that hangs does not delay the others
-	reclaimers exec.Limiter // for what abandoned attempts have or may get: callers can give up faster than requests to it time out
-	silent     atomic.Bool  // a request of those went unanswered while the client was closing
+	reclaimers exec.Limiter // to take back what abandoned attempts have or may get: callers can give up faster than requests time out
+	silent     atomic.Bool  // one of the reclaimers' requests went unanswered while the client was closing
 
 	run      func(func()) // calls f in a new goroutine
 	mu       sync.Mutex
@@ -45,8 +45,7 @@ func (c *Client) serverOf(l *Target) *server {
 	s := c.servers[node]
 	if s == nil {
 		s = &server{c: c, isKnown: !inCluster || node != "", run: c.Tasks.Run}
-		s.renewers = exec.Limiter{Tasks: &c.Tasks, Most: maxRenewing}
-		s.reclaimers = exec.Limiter{Tasks: &c.Tasks, Most: maxReclaiming}
+		s.renewers, s.reclaimers = exec.Limiter{Tasks: &c.Tasks, Most: maxRenewing}, exec.Limiter{Tasks: &c.Tasks, Most: maxReclaiming}
 		if len(c.servers) >= maxServers || c.servers == nil {
 			c.servers = map[string]*server{}
 		}
@@ -107,7 +106,8 @@ func (s *server) send() {
 
 // hangs reports whether renewals are under way and none has been answered since that time.
 func (s *server) hangs(since time.Time) bool {
+	queued := s.renewers.Waiting() > 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.underway > 0 && s.answered.Before(since) || s.renewers.Waiting() > 0
+	return queued || s.underway > 0 && s.answered.Before(since)
 }

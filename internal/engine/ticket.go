@@ -74,7 +74,7 @@ func (l *holdLease) detach(ctx context.Context, ttl time.Duration) (*Ticket, err
 	// mutants: follower-of-detached
 	h.queue.dismissFollower(h)
 	// mutants: detached-message
-	h.attempt.forget(false)
+	h.attempt.forget(true)
 	h.uncount()
 	// mutants: ticket-tombstone
 	if c.untilTombstone(h.l, t.Tombstone) == 0 {

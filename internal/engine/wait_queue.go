@@ -147,7 +147,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *wait
 	return lease, nil, nil
 }
 
-// waitFirst puts a waiter at the front of the queue, for an acquire that askFirst began and that has to wait, as the reply says.
+// waitFirst puts a waiter at the front of the queue, for an acquire that askFirst began. The reply says why it has to wait.
 func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confirmation, reply *codec.Reply) *waiter {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 type waiter struct {
 	ctx          context.Context
 	l            *Target
-	ahead, after *waiter // a ring; nil once the waiter has left the queue: it then gets a result, unless it left by itself
+	ahead, after *waiter // neighbours in a ring; nil once the waiter has left the queue: it then gets a result, unless it left by itself
 	results      chan result
 }
 
@@ -283,7 +283,7 @@ func (c *Client) noteQuarantine(left time.Duration) {
 	}
 }
 
-// quarantineLeft returns for how long the server grants nothing, as far as known.
+// quarantineLeft returns how long the server's quarantine still lasts, as far as the client knows.
 func (c *Client) quarantineLeft() time.Duration {
 	return max(clock.Reading(c.grantingFrom.Load())-clock.Mono(), 0)
 }

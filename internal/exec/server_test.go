@@ -245,52 +245,30 @@ func TestWhatWasGivenUpBeforeItWasSent(t *testing.T) {
 }
 
 func TestOldServersAreRefused(t *testing.T) {
-	for _, s := range []struct {
-		server, version string
-		ok              bool
-	}{
-		{"redis", "7.0.0", true},
-		{"redis", "7.0.15", true},
-		{"redis", "8.2.1", true},
-		{"redis", "10.0.0", true},
-		{"redis", "6.2.14", false},
-		{"redis", "2.8", false},
-		{"valkey", "7.2.4", true},
-		{"valkey", "9.0.0", true},
-		{"valkey", "7.1.9", false},
-		{"something else", "1.0", true}, // says nothing of what it can do
-		{"redis", "unstable", true},
+	for named, ok := range map[string]bool{
+		"redis/7.0.0": true, "redis/7.0.15": true, "redis/8.2.1": true, "redis/10.0.0": true, "redis/6.2.14": false, "redis/2.8": false, "redis/unstable": true,
+		"valkey/7.2.4": true, "valkey/9.0.0": true, "valkey/7.1.9": false, "something else/1.0": true, // it does not say what it can do
 	} {
-		err := supported(driver.ServerInfo{Server: s.server, Version: s.version})
-		if (err == nil) != s.ok {
-			t.Errorf("%s %s: %v", s.server, s.version, err)
-		}
-		if err != nil && !strings.Contains(err.Error(), s.version) {
-			t.Errorf("the error does not name the version: %v", err)
+		server, version, _ := strings.Cut(named, "/")
+		err := supported(driver.ServerInfo{Server: server, Version: version})
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), version) {
+			t.Errorf("%s: %v", named, err)
 		}
 	}
 }
 
 func TestWhichServersHaveDelifeq(t *testing.T) {
-	for _, s := range []struct {
-		server, version string
-		has             bool
-	}{
-		{"valkey", "9.0.0", true},
-		{"valkey", "9.1.2", true},
-		{"valkey", "10.0", true},
-		{"valkey", "8.1.4", false},
-		{"valkey", "unstable", false},
-		{"valkey", "", false},
-		{"redis", "9.0.0", false},
-		{"", "9.0.0", false},
+	for named, has := range map[string]bool{
+		"valkey/9.0.0": true, "valkey/9.1.2": true, "valkey/10.0": true, "valkey/8.1.4": false, "valkey/unstable": false, "valkey/": false,
+		"redis/9.0.0": false, "/9.0.0": false,
 	} {
-		is, known := isAsNew(driver.ServerInfo{Server: s.server, Version: s.version}, delifeq)
-		equal(t, s.server+" "+s.version, is && known, s.has)
+		server, version, _ := strings.Cut(named, "/")
+		is, known := isAsNew(driver.ServerInfo{Server: server, Version: version}, delifeq)
+		equal(t, named, is && known, has)
 	}
 }
 
-// unlike is a Connector that cannot be compared, and says that it is itself.
+// unlike is a Connector that cannot be compared. It says that it connects to itself.
 type unlike struct {
 	driver.Driver
 	driver.Connector
@@ -300,7 +278,5 @@ type unlike struct {
 func (u unlike) Connects() driver.Driver { return u }
 
 func TestADriverThatCannotBeComparedHasNoPipe(t *testing.T) {
-	if p := New(unlike{}, Config{}).Pipe("k"); p != nil {
-		t.Errorf("%v", p)
-	}
+	equal(t, "its pipe", New(unlike{}, Config{}).Pipe("k"), nil)
 }

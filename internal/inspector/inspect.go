@@ -64,8 +64,8 @@ const (
 )
 
 // Lookup calls yield with the status of the lock of that name, then with that of the lock with that exact key, in use or not, until yield
-// returns false. It leaves out a lock whose name or key is invalid, and an exact key that the user may not see. A lock of which the server
-// knows nothing has no Form. An error comes last.
+// returns false. It leaves out a lock whose name or key is invalid, and an exact key that the user may not see. The status of a
+// lock that is not in use has no Form. An error comes last.
 func (in *Inspector) Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool) {
 	named, noName := in.of.Space.Name(name)
 	if noName == nil {

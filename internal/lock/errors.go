@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// What happened to a lock. Package holdfast says what they mean.
+// What happened to a lock. Package holdfast documents these errors.
 var (
 	ErrHeld     = errors.New("holdfast: lock is held")
 	ErrLost     = errors.New("holdfast: lease lost")
@@ -23,13 +23,13 @@ var (
 	ErrInvalid  = errors.New("holdfast: invalid argument")
 )
 
-// HeldError is the error of an acquire that found the lock taken. It matches ErrHeld. With Sought it is the error of ReleaseOwner for a lock
-// that another owner holds, and matches ErrNotOwner.
+// HeldError is the error of an acquire that found the lock taken. It matches ErrHeld. If Sought is set, it is ReleaseOwner's error for a
+// lock that another owner holds, and matches ErrNotOwner instead.
 type HeldError struct {
 	Name string
 	// Holder held the lock when the server answered. It is zero if the lock was free, but others were queued for it.
 	Holder Holder
-	Sought string // the owner that was to be released, or ""
+	Sought string // the owner whose leases ReleaseOwner was to release; "" after an acquire
 }
 
 func (e *HeldError) Error() string {

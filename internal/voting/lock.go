@@ -222,10 +222,10 @@ type lease struct {
 	*engine.JointLease
 	l     *mutex
 	round string // in which the lease was acquired
-	pass  func() // lets the next goroutine of this process contend; nil if none had to wait for that. Only the first call counts
+	pass  func() // ends the turn in which the lease was acquired; later calls do nothing. It is nil if there was no turn
 }
 
-// Release implements engine.Lease. Until all nodes have answered, the next goroutine would find the lock held.
+// Release implements engine.Lease. The turn ends last: until the nodes have answered, the next goroutine would find the lock held.
 func (b *lease) Release(ctx context.Context) error {
 	if b.pass != nil {
 		defer b.pass()

@@ -84,8 +84,7 @@ func TestNodeTimeoutIsByTheRoundTrip(t *testing.T) {
 	l := lockOf(kind.TTL(10 * time.Second))
 	q := &Quorum{nodes: make([]node, 3)}
 	want := func(what string, got, want time.Duration) {
-		t.Helper()
-		if got != want {
+		if t.Helper(); got != want {
 			t.Errorf("%s: %s; want %s", what, got, want)
 		}
 	}

@@ -45,7 +45,7 @@ var tickets = []Mutant{
 	mutant("detach-gives-up-renewals", "a lease that could not be detached is not renewed any more",
 		by("virtual.TestALeaseThatCannotBeDetachedGoesOn"), line("undone-renewed", "if false {")),
 	mutant("late-message-releases-ticket", "a message that granted a lock releases it after it was detached",
-		by("virtual.TestALateMessageDoesNotReleaseADetachedLock"), part("detached-message", "false", "true")),
+		by("virtual.TestALateMessageDoesNotReleaseADetachedLock"), part("detached-message", "true", "false")),
 	mutant("ticket-of-latest-fence", "a ticket has the fence of the latest lease, not that of the lock's value",
 		by("virtual.TestALeaseThatWasPassedOnIsDetached"), part("ticket-fence", "h.first.fence, ", "l.fence, ")),
 	mutant("ticket-forgets-unanswered", "a ticket does not say that an acquire of its token may still come",

@@ -1,5 +1,4 @@
--- answer.lua: runs a script's main, and makes its errors replies. load.go adds the call. PROTOCOL.md says what a script may have done
--- before it replies 'error MESSAGE'.
+-- answer.lua: runs a script's main, and makes its errors replies; load.go adds the call. What such a script may have done: PROTOCOL.md.
 
 -- Returns the text of an error. Servers raise those of redis.call as tables, or as strings that may begin with a position in the script.
 local function error_text(err)

@@ -62,8 +62,7 @@ local function mint(n)
   return fence, n
 end
 
--- Returns the reply to a renewal, with n fences that issue reserves for hand-overs within the process. If issue fails, there are none, and
--- the lease is renewed all the same.
+-- Returns the reply to a renewal, with n fences that issue reserves for hand-overs within the process. If issue fails, there are none.
 local function renewed(pttl, n, issue)
   local ok, fence, issued = false, 0, 0
   if n > 0 then ok, fence, issued = pcall(issue, n) end

@@ -1,7 +1,6 @@
 -- survey.lua: returns the settings of the server that decide whether locks are safe on it. Changes nothing.
 -- KEYS    [1] any key of the server
--- ARGV    [1] flags  [2] any token  [3] mark; '' in a Cluster. It is not in KEYS, or users without a right to it
---         could not run the script
+-- ARGV    [1] flags  [2] any token  [3] mark; '' in a Cluster. Users without a right to it could not run the script if it were in KEYS
 -- Returns 'settings NOW MAXMEMORY POLICY ROLE STRICT': bytes, 0 for no limit; words as INFO has them; 'strict' if the server was admitted
 -- to Strict mode; '-' for what is not so, or what this user is not told
 -- requires request, answer

@@ -123,7 +123,7 @@ func (a *attempt) forget(detached bool) {
 	}
 	c := a.l.c
 	if !detached {
-		c.givenUp.add(grant{a.l.Keys.Lock, a.Token()})
+		c.givenUp.add(grant{a.l.Keys.Lock, a.Token()}.hash())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

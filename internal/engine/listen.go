@@ -71,7 +71,7 @@ func (c *Client) notified(payload string) {
 	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.Set.Kind.Name):
 		a.notify(m)
 	// Anyone who may publish on the client's channel can name any token, even a holder's. So only a lock that the client no longer wants is given back.
-	case m.Grant != nil && c.givenUp.has(grant{m.Grant.Lock, m.Token}):
+	case m.Grant != nil && c.givenUp.has(grant{m.Grant.Lock, m.Token}.hash()):
 		select {
 		case c.strays <- struct{}{}:
 		default:

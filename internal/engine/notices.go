@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,10 @@ type notices struct {
 
 // grant is a lock's key, with a holder's grant id or, in Client.givenUp, a token.
 type grant struct{ key, id string }
+
+var grantSeed = maphash.MakeSeed()
+
+func (g grant) hash() uint64 { return maphash.Comparable(grantSeed, g) }
 
 // grant returns the grant by which notices and the journal name the hold.
 func (h *hold) grant() grant { return grant{h.l.Keys.Lock, wire.GrantOf(h.attempt.Token())} }

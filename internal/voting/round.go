@@ -94,7 +94,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	if len(parts) < len(q.clients) && refill != nil {
 		refill(joint)
 	}
-	return &lease{JointLease: joint, l: l, round: round}, nil
+	return &lease{joint, l, round, func() {}}, nil
 }
 
 // agree finds a fence that is above all earlier ones, and makes a majority know it. It is the highest among the q.need lowest fences that

@@ -1156,14 +1156,14 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 	})
 }
 
-// Goroutines of one process contend for a mutex one at a time. The next one's turn comes when the lease is released, and when it is
-// lost, but not once more when a lost lease is released.
+// Goroutines of one process contend for a mutex one at a time. The next one's turn comes when the lease is lost, but not once more when
+// a lost lease is released, and when the nodes have answered a release, even if its caller has stopped waiting for them.
 func TestGoroutinesTakeTurnsAtAQuorumsMutex(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		l := s.lock(holdfast.NoRenew())
 		lost := acquireOn(t, l, 3)
 		granted := make(chan *holdfast.Lease)
-		const waiting = 3
+		const waiting = 4
 		for range waiting {
 			go func() {
 				lease, err := l.Acquire(t.Context())
@@ -1173,7 +1173,7 @@ func TestGoroutinesTakeTurnsAtAQuorumsMutex(t *testing.T) {
 				granted <- lease
 			}()
 		}
-		for left := waiting; left > 0; left-- {
+		for left := waiting; left > 1; left-- {
 			blocked(t, "(*Quorum).take", left)
 			for _, node := range s.nodes {
 				s.do(node, "DEL", "holdfast:{q}")
@@ -1187,7 +1187,18 @@ func TestGoroutinesTakeTurnsAtAQuorumsMutex(t *testing.T) {
 			blocked(t, "(*Quorum).take", left-1)
 			lost = lease
 		}
-		backend.Release(t, lost)
+		for _, node := range s.nodes {
+			node.Pause()
+			defer node.Resume()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		expect.Err(t, "Release while the nodes hang", lost.Release(ctx), context.DeadlineExceeded)
+		blocked(t, "(*Quorum).take", 1)
+		for _, node := range s.nodes {
+			node.Resume()
+		}
+		backend.Release(t, <-granted)
 		backend.Release(t, acquire(t, s.lock()))
 		s.cleaned()
 	})

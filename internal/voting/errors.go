@@ -216,5 +216,6 @@ var (
 	errBehind      = errors.New("it has restarted, and has not been told yet which fences the others have granted")
 	errTogether    = errors.New("it has restarted together with a majority, and is told the fences once all nodes answer")
 	errNew         = errors.New("it is new or has lost its data, or it restarted together with a majority, one of which has lost its data")
+	errTwice       = errors.New("it is the same server as another node, which counts once")
 	errGone        = errors.New("it granted the lock, and has it no more")
 )

@@ -61,6 +61,9 @@ func (q *Quorum) askByScript(ctx context.Context, l *mutex, v vote, terms terms)
 		if token := reply.Holder.Value.Token; !q.isReturning(token) {
 			h := p.HolderOf(reply.Holder)
 			v.holder, v.theirs = &h, engine.RoundOf(token)
+			if v.theirs == engine.RoundOf(v.a.Token()) {
+				v.said, v.holder, v.err = false, nil, q.failure("acquire", l.name, v.node, nil, errTwice)
+			}
 		}
 	case codec.Wanted:
 		v.said, v.ahead = true, int(reply.Count)

@@ -174,13 +174,19 @@ func (d *Driver) sender(node string, u use) resp.Sender {
 	}
 }
 
-// Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip. In a Cluster it asks a node chosen
-// at random.
+// Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip. In a Cluster it asks any
+// node.
 func (d *Driver) Probe(ctx context.Context) (info driver.ServerInfo, err error) {
 	if d.isClosed(nil) {
 		return info, errClientClosed
 	}
-	info, err = sentinel.Probe(ctx, d.sender("", use{urgent: true}))
+	all := d.nodes()
+	if d.follower != nil || len(all) == 0 {
+		all = []string{""}
+	}
+	info, err = askAny(d, all, func(addr string) (driver.ServerInfo, error) {
+		return sentinel.Probe(ctx, d.sender(addr, use{urgent: true}))
+	})
 	switch {
 	case err != nil:
 	case info.Cluster && d.lib.FindsCluster:

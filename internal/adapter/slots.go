@@ -14,8 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
-// slotMap is the map of a Cluster's slots to its masters. If it is wrong, calls may wait for those of a node that hangs, and a node may
-// refuse subscriptions.
+// slotMap has the master of each slot of a Cluster. If it is wrong, calls may wait for a node that hangs, or subscriptions be refused.
 type slotMap struct {
 	masters []string           // addresses; the first is ""
 	slots   [keys.Slots]uint16 // the index in masters of each slot's master
@@ -68,28 +67,25 @@ func (d *Driver) refresh() {
 
 // askAny asks nodes, in random order, until one answers. A node that takes longer than slowNode keeps it from asking no other.
 func askAny[T any](d *Driver, addrs []string, ask func(addr string) (T, error)) (none T, err error) {
-	type result struct {
-		answer T
-		err    error
-	}
-	results, order, answered := make(chan result, len(addrs)), rand.Perm(len(addrs)), 0
+	results, order, answered := make(chan func() (T, error), len(addrs)), rand.Perm(len(addrs)), 0
 	for err = errNoNodes; answered < len(addrs); {
 		if len(order) > 0 {
 			addr := addrs[order[0]]
 			order = order[1:]
 			if !d.spawn(func() {
 				answer, err := ask(addr)
-				results <- result{answer, err}
+				results <- func() (T, error) { return answer, err }
 			}) {
 				return none, notSent(net.ErrClosed)
 			}
 		}
 		select {
-		case r := <-results:
-			if r.err == nil {
-				return r.answer, nil
+		case result := <-results:
+			var answer T
+			if answer, err = result(); err == nil {
+				return answer, nil
 			}
-			answered, err = answered+1, r.err
+			answered++
 		case <-time.After(slowNode):
 		}
 	}

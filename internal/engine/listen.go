@@ -55,8 +55,7 @@ func (c *Client) listening(l *Target) (by notify.Confirmation, up bool) {
 	return c.notifier.Confirmed(c.channelOf(l))
 }
 
-// maxStrays bounds how many unwanted grants are given back at once: anyone who may publish can send any number. A grant that is not given
-// back ends with its claim.
+// maxStrays bounds how many unwanted grants are given back at once: anyone who may publish can send many. Others end with their claim.
 const maxStrays = 16
 
 func (c *Client) notified(payload string) {
@@ -138,8 +137,7 @@ func (w *Watcher) Leave() {
 	}
 }
 
-// maxWatchSleep is the longest time between two checks. It is maxDeafSleep while the watcher is not subscribed, or if the last check
-// failed.
+// maxWatchSleep is the longest time between two checks; maxDeafSleep, while the watcher is not subscribed or if the last check failed.
 const (
 	maxWatchSleep = 30 * time.Second
 	maxDeafSleep  = time.Second

@@ -66,8 +66,9 @@ func TestServerErrors(t *testing.T) {
 			}
 		}
 		equal(t, err.Error()+" matches", fmt.Sprint(matches), fmt.Sprint(c.is))
-		if text := err.Error(); !strings.HasPrefix(text, "holdfast: ") || !strings.Contains(text, `"m"`) || !strings.Contains(text, refused.Server) {
-			t.Errorf("the text names neither lock nor server: %s", text)
+		if text := err.Error(); !strings.HasPrefix(text, "holdfast: ") || !strings.Contains(text, `"m"`) || !strings.Contains(text, refused.Server) ||
+			strings.Contains(text, "; the request may have been carried out") != errors.Is(err, holdfast.ErrAmbiguous) {
+			t.Errorf("the text lacks the lock, the server, or what is known of the outcome: %s", text)
 		}
 	}
 }

@@ -31,8 +31,8 @@ type handle = printable.Handle[printable.Named]
 // Option is an option of the leases of registered parties: one of package holdfast that fits, such as TTL.
 type Option interface{ option.Latch }
 
-// New returns the latch of that name, which opens when that many parties have counted down: 1 to 1,000,000. All programs that use it must
-// give the same number; others get holdfast.ErrMismatch. New sends nothing.
+// New returns the latch of that name, which opens when that many parties have counted down: 1 to 1,000,000. The first to use it, even to
+// wait, begins the count. All must give the same number; others get holdfast.ErrMismatch, until Reset gives another. New sends nothing.
 func New(locks *holdfast.Client, name string, parties int, opts ...Option) *Latch {
 	c := access.Client(locks)
 	lock := c.Engine.Limited(&kind.Latch, name, parties, option.Resolve(option.Set{Given: c.Durable}, opts).Given)
@@ -65,7 +65,7 @@ func (e *IncompleteError) Is(target error) bool { return target == ErrIncomplete
 
 // Wait waits until the count is 0. It returns nil if all parties have counted down. It returns an *IncompleteError, which matches
 // ErrIncomplete, if some registered party left or died without counting down. It returns ErrReset if the count began anew before it was 0,
-// by Reset or because the server lost it. Other errors are those of holdfast.Lock.Acquire. Wait leaves nothing behind.
+// by Reset or because the server lost it. Other errors are those of holdfast.Lock.Acquire.
 //
 // Wait is notified when the count is 0. Notifications can be lost, so it also looks when a party may have died, and every 30 s.
 func (l *Latch) Wait(ctx context.Context) error {

@@ -53,9 +53,9 @@ type Config struct {
 // New returns the quorum of these clients' servers: 3 to 31, best an odd number, all Strict. With 4 nodes, as with 3, only one may be down:
 // a majority of 4 is 3. The caller closes the clients after releasing the leases. A nil cfg means the defaults. New sends nothing.
 //
-// New returns holdfast.ErrInvalid if two clients have the same server or different values of MaxTTL, or if one has Durability, for which a
-// quorum has its nodes. Where other settings of the clients differ, the quorum takes Observers, Identity, PollInterval, RetryTimeout and
-// TTL from the first client.
+// New returns holdfast.ErrInvalid if two clients have the same address (a server that has two counts once) or different values of MaxTTL,
+// or if one has Durability, for which a quorum has its nodes. Where other settings of the clients differ, the quorum takes Observers,
+// Identity, PollInterval, RetryTimeout and TTL from the first client.
 func New(clients []*holdfast.Client, cfg *Config) (*Quorum, error) {
 	nodes := make([]*engine.Client, len(clients))
 	var common []kind.Option

@@ -122,8 +122,7 @@ func (d *Driver) follow(c *driver.Call, f func(node string, asking bool) error) 
 	return err
 }
 
-// redirection returns the address that a MOVED or ASK error of the server at asked names, and whether it is an ASK. It returns "" for other
-// errors.
+// redirection returns the address that a MOVED or ASK error of the server at asked names, and whether it is an ASK; "" for other errors.
 func redirection(err error, asked string) (addr string, asking bool) {
 	var code string
 	var slot int
@@ -174,13 +173,18 @@ func (d *Driver) sender(node string, u use) resp.Sender {
 	}
 }
 
-// Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip. In a Cluster it asks a node chosen
-// at random.
+// Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip.
 func (d *Driver) Probe(ctx context.Context) (info driver.ServerInfo, err error) {
 	if d.isClosed(nil) {
 		return info, errClientClosed
 	}
-	info, err = sentinel.Probe(ctx, d.sender("", use{urgent: true}))
+	all := d.nodes()
+	if d.follower != nil || len(all) == 0 {
+		all = []string{""}
+	}
+	info, err = askAny(d, all, func(addr string) (driver.ServerInfo, error) {
+		return sentinel.Probe(ctx, d.sender(addr, use{urgent: true}))
+	})
 	switch {
 	case err != nil:
 	case info.Cluster && d.lib.FindsCluster:
@@ -214,8 +218,7 @@ func (d *Driver) connect(ctx context.Context, node string) (driver.Connection, e
 	return d.open(ctx, addr)
 }
 
-// locate returns the address of a server: of that node of a Cluster or, if node is "", of the master that the sentinels name, or of the
-// server, or of any node.
+// locate returns the address of that node of a Cluster or, if node is "", of the master that sentinels name, the server, or any node.
 func (d *Driver) locate(ctx context.Context, node string) (string, error) {
 	switch {
 	case d.follower != nil:
@@ -298,8 +301,7 @@ func (d *Driver) Ready() error {
 const replacePeriod = time.Second
 
 // Failed implements driver.Connector. If the error says that another server has the locks now, the driver looks for it. After a timeout,
-// idle connections may hang too: they would be found one by one, each by a call that waits for its whole timeout, and a few such waits
-// outlast a lease.
+// idle connections may hang too: each would be found by a call that waits for its whole timeout, and a few such waits outlast a lease.
 func (d *Driver) Failed(err error) {
 	if err == nil {
 		return

@@ -158,6 +158,30 @@ func TestACallFollowsRedirections(t *testing.T) {
 	}
 }
 
+// Fault: A node of a Cluster hangs. New clients reach the others at once.
+func TestANodeThatHangsKeepsNobodyFromTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := network{"10.0.0.1:1": func([]string) string { time.Sleep(time.Minute); return "" }, "10.0.0.2:1": func(words []string) string {
+			return map[string]string{
+				"hello": "*2\r\n$4\r\nmode\r\n$7\r\ncluster\r\n", "time": "*2\r\n$1\r\n1\r\n$1\r\n1\r\n",
+				"cluster": "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$8\r\n10.0.0.2\r\n:1\r\n",
+			}[words[0]]
+		}}
+		for range 20 {
+			lib := n.library("10.0.0.1:1", "10.0.0.2:1")
+			lib.IsCluster = true
+			d, began := New(lib), time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := d.Probe(ctx); err != nil || time.Since(began) > 2*slowNode || d.Node("k") != "10.0.0.2:1" {
+				t.Errorf("after %s: %v, %q", time.Since(began), err, d.Node("k"))
+			}
+			cancel()
+			_ = d.Close()
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 // Calls have connections of their own, which are used again until one of them breaks or they are too old.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,8 +29,7 @@ type site struct {
 	room map[use]chan struct{} // an item for each call under way
 }
 
-// use is what calls use connections for. They do not take room from those of another use: acquires that wait for replicas must not hold up
-// renewals.
+// use is what calls use connections for. Each use has room of its own: acquires that wait for replicas must not hold up renewals.
 type use struct{ durable, urgent bool }
 
 const (
@@ -43,8 +42,7 @@ const (
 	maxIdle = 30 * time.Second
 )
 
-// site returns the site at an address. If that is new, sites that are no longer used are forgotten: over the years there may be many nodes
-// that have left a Cluster.
+// site returns the site at an address. If that is new, unused sites are forgotten: over the years many nodes may leave a Cluster.
 func (p *pool) site(addr string) *site {
 	p.mu.Lock()
 	defer p.mu.Unlock()

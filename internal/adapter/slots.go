@@ -14,8 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
-// slotMap is the map of a Cluster's slots to its masters. If it is wrong, calls may wait for those of a node that hangs, and a node may
-// refuse subscriptions.
+// slotMap has the master of each slot of a Cluster. If it is wrong, calls may wait for a node that hangs, or subscriptions be refused.
 type slotMap struct {
 	masters []string           // addresses; the first is ""
 	slots   [keys.Slots]uint16 // the index in masters of each slot's master
@@ -26,6 +25,7 @@ const (
 	slotMapPeriod = 10 * time.Second       // how long a slot map is used before it is refreshed
 	refreshPeriod = 100 * time.Millisecond // the shortest time from one refresh to the next that a failure causes
 	nodeTimeout   = time.Second            // how long refreshSlots waits for one node
+	slowNode      = 100 * time.Millisecond // how long askAny waits for one node before it asks another
 )
 
 // Node returns the address of a key's master.
@@ -65,8 +65,34 @@ func (d *Driver) refresh() {
 	}
 }
 
-// refreshSlots asks the Cluster for its slot map, one node after another until one answers. If none does, it keeps the old map for
-// another period.
+// askAny asks nodes, in random order, until one answers. A node that takes longer than slowNode keeps it from asking no other.
+func askAny[T any](d *Driver, addrs []string, ask func(addr string) (T, error)) (none T, err error) {
+	results, order, answered := make(chan func() (T, error), len(addrs)), rand.Perm(len(addrs)), 0
+	for err = errNoNodes; answered < len(addrs); {
+		if len(order) > 0 {
+			addr := addrs[order[0]]
+			order = order[1:]
+			if !d.spawn(func() {
+				answer, err := ask(addr)
+				results <- func() (T, error) { return answer, err }
+			}) {
+				return none, notSent(net.ErrClosed)
+			}
+		}
+		select {
+		case result := <-results:
+			var answer T
+			if answer, err = result(); err == nil {
+				return answer, nil
+			}
+			answered++
+		case <-time.After(slowNode):
+		}
+	}
+	return none, err
+}
+
+// refreshSlots asks the Cluster for its slot map. If no node answers, it keeps the old map for another period.
 func (d *Driver) refreshSlots(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, slotMapPeriod)
 	defer cancel()
@@ -78,16 +104,14 @@ func (d *Driver) refreshSlots(ctx context.Context) error {
 		found, err = d.lib.Slots(ctx)
 	} else {
 		all := slices.Concat(d.nodes(), d.lib.Addrs) // those that the program named may be known by other names
-		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		for _, addr := range all {
-			nodeCtx, cancel := context.WithTimeout(ctx, nodeTimeout)
-			reply := d.servers.sender(addr, use{urgent: true})(nodeCtx, resp.New("cluster", "slots"))[0]
-			cancel()
-			if found, err = parseSlots(reply.Value, addr); err == nil {
-				break
-			}
-			err = cmp.Or(reply.Err, err)
-		}
+		slices.Sort(all)
+		found, err = askAny(d, slices.Compact(all), func(addr string) ([]Slots, error) {
+			ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+			defer cancel()
+			reply := d.servers.sender(addr, use{urgent: true})(ctx, resp.New("cluster", "slots"))[0]
+			found, err := parseSlots(reply.Value, addr)
+			return found, cmp.Or(reply.Err, err)
+		})
 	}
 	m := &slotMap{masters: []string{""}}
 	if old := d.slots.Load(); old != nil && err != nil {

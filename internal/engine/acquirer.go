@@ -60,8 +60,7 @@ const maxSleepBehind = 10 * time.Second
 // minSleepBehind is the shortest time between two such checks, however short the leases are.
 const minSleepBehind = 500 * time.Millisecond
 
-// maxSleepStrict is the longest time between two checks by the first waiter in Strict mode: nobody is notified when an operator ends a
-// quarantine.
+// maxSleepStrict is the longest time between two checks by the first waiter in Strict mode: nobody is told when a quarantine is ended.
 const maxSleepStrict = 5 * time.Second
 
 // maxSleepRedisson is the longest time between two checks of a lock held by a client of Redisson. Such clients announce their releases,
@@ -203,8 +202,7 @@ func (acq *acquirer) ask(mode codec.Mode) (*hold, *codec.Reply, error) {
 	return h, reply, err
 }
 
-// step asks the server once, and waits until there is a reason to ask again or the wait queue has changed. If it returns a hold, the
-// attempt has ended.
+// step asks the server once, and waits until there is a reason to ask again or the wait queue has changed. A hold ends the attempt.
 func (acq *acquirer) step() *hold {
 	a := acq.attempt
 	if acq.sub.Confirmations() > 0 && !acq.sub.IsUp() {

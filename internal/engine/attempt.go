@@ -37,8 +37,7 @@ type attempt struct {
 
 // particulars are the fields that only some attempts need: those that can be queued and notified, and those with unanswered requests.
 type particulars struct {
-	// unanswered is the latest not-after of requests that were not answered and may still be carried out: server time in µs; 0 if there are
-	// none.
+	// unanswered is the latest not-after of unanswered requests that may still be carried out: server time in µs; 0 if there are none.
 	unanswered int64
 	// ghost is when the lock expires that an unanswered SET may have set, or may still set: server time in ms; 0 if there is no such SET.
 	// An attempt with a ghost has ended.
@@ -123,7 +122,7 @@ func (a *attempt) forget(detached bool) {
 	}
 	c := a.l.c
 	if !detached {
-		c.givenUp.add(grant{a.l.Keys.Lock, a.Token()})
+		c.givenUp.add(grant{a.l.Keys.Lock, a.Token()}.hash())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,8 +203,7 @@ func (a *attempt) heard(r lock.Answer[codec.Reply]) (*hold, *codec.Reply, error)
 // errLate is the error if the round trip to the server takes longer than the lease lasts.
 const errLate = lock.Unadvised("the lock was granted, but the reply came after the lease's deadline; the lock is being released")
 
-// takes makes a hold from a reply that grants the lock. The request was sent at sent, its reply was read at heard, and now is the server
-// time in the reply, in µs.
+// takes makes a hold from a reply that grants the lock. sent and heard are of the request and the reply, now is the reply's time in µs.
 func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration, fence uint64, block int64) (*hold, error) {
 	term := a.l.Set.Term()
 	if ttl >= 0 {
@@ -230,8 +228,7 @@ func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration,
 // longestLead bounds how far a fence may be ahead of the server's clock, which may have been set back. The scripts have the same bound.
 const longestLead = 24 * time.Hour
 
-// believable reports whether a fence, from a reply with server time now, may be shown to anybody. A guard that has seen too high a fence
-// shuts out all later holders.
+// believable reports whether a fence, from a reply of server time now, may be shown: a guard that sees too high a one shuts out the rest.
 func believable(fence uint64, now int64) bool {
 	return fence <= uint64(max(now, 0)+longestLead.Microseconds())
 }
@@ -253,8 +250,7 @@ func (a *attempt) holdFromMessage(n *wire.Grant) (*hold, bool) {
 	if server := a.anchor.Server + sinceAnchor.Microseconds(); fence > server+maxLead.Microseconds() || fence < a.anchor.Server/1000*1000 {
 		return nil, false
 	}
-	// The server answered the anchor's request after that was sent, so by the local clock the grant is at most this old. It is not in the
-	// future either.
+	// The server answered the anchor's request after it was sent, so by our clock the grant is at most this old, and not in the future.
 	age := sinceAnchor - time.Duration(n.Now-a.anchor.Server)*time.Microsecond
 	valid := sinceAnchor - max(age, 0) + claim - drift(sinceAnchor+claim)
 	if valid-sinceAnchor < claim/4 {

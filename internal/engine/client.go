@@ -39,7 +39,7 @@ type Client struct {
 	contended recent[string] // keys of locks that others held or were waiting for when last seen
 	waiters   sync.Pool      // each client has its own pool, since waiters must not leave a test's virtual time
 	cleanups  exec.Limiter   // for releases of lost leases
-	givenUp   recent[grant]  // waiters' tokens that were given up, released or lost, but not detached
+	givenUp   recent[uint64] // hashes of waiters' tokens that were given up, released or lost, but not detached
 	notices   notices
 	// grantingFrom is, in Strict mode, the clock.Reading when the quarantine ends. If there is none, it is when the client last learned that.
 	grantingFrom atomic.Int64
@@ -73,9 +73,9 @@ func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 
 // These bound what a client remembers.
 const (
-	maxContended = 10_000 // locks
-	maxGivenUp   = 10_000 // tokens
-	maxUnmatched = 256    // notices: anyone who may publish can send any number
+	maxContended = 10_000  // locks
+	maxGivenUp   = 100_000 // tokens: 2 MB. The latest half is always remembered
+	maxUnmatched = 256     // notices: anyone who may publish can send any number
 )
 
 // Close is holdfast.Client.Close. Even if ctx ends first, the client's connections are closed only after the last lease has ended.

@@ -106,8 +106,7 @@ func (l *Target) isAwaited(ctx context.Context, p *pipe.Pipe) bool {
 	return err != nil || exists.Text != "0"
 }
 
-// end releases what the token has, or may get, after a SET that is no grant. Once end has returned nil, a script may ask for the lock, with
-// another token.
+// end releases what the token has, or may get, after a SET that is no grant. After nil, a script may ask with another token.
 func (a attempt) end(ctx context.Context, began time.Time) error {
 	c, l := a.l.c, a.l
 	a.owed = true
@@ -215,8 +214,7 @@ func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.Reply
 // released is the reply that the release script would give for a lock that was deleted.
 var released = codec.Reply{Head: codec.Head{Word: codec.Released}}
 
-// freePath returns the pipe on which the lock may be deleted; nil if somebody may be waiting for the lock, or if the release script has to
-// release it.
+// freePath returns the pipe on which the lock may be deleted; nil if somebody may be waiting, or the release script has to release it.
 func (a *attempt) freePath() *pipe.Pipe {
 	if l := a.l; (l.Set.Kind.Native || l.Set.Kind.IsVote) && !l.c.contended.has(l.Keys.Lock) {
 		return l.c.Server.Pipe(l.Keys.Lock)

@@ -183,8 +183,7 @@ func (h *hold) removeLease(l *holdLease) bool {
 	return true
 }
 
-// endLease ends one lease with err, because the JointLease that it is part of has ended. The lease remains one of the hold's until it is
-// released.
+// endLease ends one lease with err, because its JointLease has ended. The lease remains one of the hold's until it is released.
 func (h *hold) endLease(l *holdLease, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -353,8 +352,7 @@ func (h *hold) lose(err *lock.LostError) {
 	})
 }
 
-// retire ends the hold's leases with err, because the client closes. The server keeps the lock until the last lease is released or the lock
-// expires.
+// retire ends the hold's leases with err, because the client closes. The server keeps the lock until the last is released or it expires.
 func (h *hold) retire(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

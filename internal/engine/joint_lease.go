@@ -270,7 +270,10 @@ func (m *JointLease) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 // Release releases all parts; after a loss, those that are left.
-func (m *JointLease) Release(ctx context.Context) error {
+func (m *JointLease) Release(ctx context.Context) error { return m.ReleaseThen(ctx, func() {}) }
+
+// ReleaseThen is Release, and calls then once the servers have answered or failed, even if ctx's deadline has passed by then.
+func (m *JointLease) ReleaseThen(ctx context.Context, then func()) error {
 	m.of.c.Tasks.Begin() // Close waits until observers are told
 	defer m.of.c.Tasks.End()
 	now := clock.Now()
@@ -284,6 +287,7 @@ func (m *JointLease) Release(ctx context.Context) error {
 	m.end(lock.ErrReleased)
 	m.mu.Unlock()
 	release := func(ctx context.Context) error {
+		defer then()
 		// Unless the others have time to finish, too, the next holder would find the lock held on their servers.
 		begun := time.Now()
 		err := m.each(parts, func() time.Duration { return m.of.set.SlowNodeGrace(begun) }, func(p *holdLease, done func(error)) { p.releaseThen(ctx, done) })

@@ -42,6 +42,11 @@ func TestALockIsGivenBackThatIsHandedToAnEarlierWaiter(t *testing.T) {
 		lease := take(t, l)
 		token := lease.(*holdLease).g.attempt.Token()
 		must(t, lease.Release(t.Context()))
+		for range 50_000 { // other waits
+			other := l.newAttempt()
+			other.inbox = make(chan wire.Message)
+			other.forget(false)
+		}
 		server.holders[l.Keys.Lock] = token
 		c.notified(fmt.Sprintf("hf2 grant %s %d 1500 1 %s", token, time.Now().UnixMicro(), l.Keys.Lock))
 		synctest.Wait()

@@ -27,8 +27,7 @@ func (l *Target) Observed(ctx context.Context, try bool, f func(context.Context)
 	return o.end(f(ctx))
 }
 
-// Waits tells observers, once, that the acquire with that context has to wait. refused is nil or the error of a try, which may name the
-// holder.
+// Waits tells observers, once, that the acquire with that context has to wait. refused is nil or a try's error, which may name the holder.
 func (l *Target) Waits(ctx context.Context, ahead int, refused error) {
 	l.c.observing(ctx).wait(ahead, holderIn(refused))
 }
@@ -90,8 +89,7 @@ type NodeAttempt struct {
 	err  error // why the call failed
 }
 
-// Attempt returns an attempt of a round at the node. Each attempt has its own token, so that a server with two addresses does not grant the
-// lock twice.
+// Attempt returns an attempt of a round at the node. Each has its own token, so that no server with two addresses grants the lock twice.
 func (l *Target) Attempt(round string) *NodeAttempt {
 	head := wire.HeadBegin + wire.Head(round) + wire.Head(lock.RandomText()[roundLength:]) + wire.HeadEnd
 	return &NodeAttempt{attempt: &attempt{l: l, head: head, particulars: &nothingParticular}}
@@ -181,8 +179,7 @@ func (v *NodeAttempt) TakeFree(ctx context.Context) error {
 // Trip returns how long the node took to answer the call.
 func (v *NodeAttempt) Trip() time.Duration { return v.call.Heard.Mono - v.call.Sent.Mono }
 
-// scriptedFor is how long scripts ask for votes after a vote that did not count. The node may have replicas, be behind, or refuse one of
-// the commands.
+// scriptedFor is how long scripts ask for votes after a vote that did not count: the node may have replicas, be behind, or refuse one.
 const scriptedFor = 10 * time.Second
 
 // Take records a node's reply that grants the lock, to a request that was sent at sent. It returns an error if the grant cannot count.

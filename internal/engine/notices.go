@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -15,8 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// heedAfter is how old a lease is when its client begins to listen to notices. Nobody breaks a younger one by hand, and programs with short
-// leases need no subscription.
+// heedAfter is how old a lease is when its client begins to listen to notices. Nobody breaks a younger one by hand.
 const heedAfter = time.Second
 
 // fenceAfter is the greatest age of a lease at its first renewal, which writes the fence into the lock's value. The client listens by then,
@@ -46,6 +46,10 @@ type notices struct {
 
 // grant is a lock's key, with a holder's grant id or, in Client.givenUp, a token.
 type grant struct{ key, id string }
+
+var grantSeed = maphash.MakeSeed()
+
+func (g grant) hash() uint64 { return maphash.Comparable(grantSeed, g) }
 
 // grant returns the grant by which notices and the journal name the hold.
 func (h *hold) grant() grant { return grant{h.l.Keys.Lock, wire.GrantOf(h.attempt.Token())} }
@@ -140,8 +144,7 @@ const (
 	noticesAgain = 10 * time.Second
 )
 
-// readNotices reads the journal once. It ignores errors: a holder whose lock was broken learns of that at its next renewal, and an operator
-// can repeat a request.
+// readNotices reads the journal once. It ignores errors: a holder learns of a break at its next renewal, and operators can ask again.
 func (c *Client) readNotices() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Config.RetryTimeout+c.Config.CommandTimeout)
 	defer cancel()
@@ -225,8 +228,7 @@ func (r *revocation) ask() bool {
 	}
 }
 
-// Revoked implements Lease. The server knows one holder, so all leases of a hold are asked together, including later ones to which the lock
-// is passed on.
+// Revoked implements Lease. The server knows one holder, so all leases of a hold are asked together, including later ones.
 func (l *holdLease) Revoked() <-chan struct{} {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()

@@ -37,8 +37,7 @@ func (l *holdLease) release(ctx context.Context, how ending) error {
 	return c.releaseUntil(ctx, l.Name(), func(ctx context.Context) error { return l.releaseAfter(ctx, first, how) })
 }
 
-// isLimit reports whether a release is waited for only until ctx's deadline. A context that has ended sets no limit: the lock is released
-// all the same.
+// isLimit reports whether a release is waited for only until ctx's deadline. One that has ended sets no limit.
 func isLimit(ctx context.Context) bool {
 	_, bounded := ctx.Deadline()
 	return bounded && ctx.Err() == nil
@@ -71,8 +70,7 @@ func (c *Client) releaseUntil(ctx context.Context, name string, release func(con
 	}
 }
 
-// releaseAfter completes a release once what giveUp waits for has happened. It has no time limit of its own, and goes on after ctx has
-// ended.
+// releaseAfter completes a release once what giveUp waits for has happened. It has no time limit, and goes on after ctx has ended.
 func (l *holdLease) releaseAfter(ctx context.Context, first prior, how ending) error {
 	h := l.g
 	c := h.l.c

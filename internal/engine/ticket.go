@@ -236,6 +236,7 @@ func (c *Client) spent(l *Target, t *Ticket, word codec.Word) error {
 	lost := &lock.LostError{Name: l.Name(), Reason: lock.LossTaken}
 	if word == codec.Absent {
 		lost.Reason = lock.LossExpired
+		return fmt.Errorf("%w, or the ticket was already used", lost)
 	}
 	return lost
 }
@@ -247,7 +248,7 @@ func (c *Client) ExtendTicket(ctx context.Context, t *Ticket, ttl time.Duration,
 	if err != nil {
 		return err
 	}
-	if err := c.checkTerm("ExtendTicket by", l.Name(), ttl); err != nil {
+	if err := c.checkTerm("transfer.Extend by", l.Name(), ttl); err != nil {
 		return err
 	}
 	defer c.Enter().End()

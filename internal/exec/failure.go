@@ -64,6 +64,9 @@ func (e *Failure) Error() string {
 	if e.Ended != nil {
 		what = e.Ended.Error() + "; " + what
 	}
+	if e.Ambiguous && e.Op != OpReach && e.Kind != ErrReplicas { // whose text says what was carried out
+		what += "; the request may have been carried out"
+	}
 	return fmt.Sprintf("holdfast: %s on %s: %s%s", TaskOf(e.Task, e.Op, e.Name), e.Server, what, e.Advice())
 }
 

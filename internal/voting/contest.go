@@ -119,8 +119,7 @@ func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.T
 	}
 }
 
-// try acquires the lock if a majority of nodes grants it in one round, or in a second one after repair has told nodes the other nodes'
-// fences.
+// try acquires the lock if a majority grants it in one round, or in a second one after repair has told nodes the others' fences.
 func (b *bid) try(ctx context.Context) (*lease, error) {
 	q := b.q
 	b.said = false

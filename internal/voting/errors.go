@@ -40,8 +40,7 @@ func (e *Error) Error() string {
 	return TextOf(e, errs)
 }
 
-// TextOf returns the text of e with these errors of its nodes. What was asked stands in it once, and so does advice that several nodes' errors
-// end with.
+// TextOf returns the text of e with these errors of its nodes. It says once what was asked, and advice that several of them end with.
 func TextOf[E error](e *Error, nodes []E) string {
 	task := exec.TaskOf(e.Task, e.Op, e.Name)
 	text := fmt.Sprintf("holdfast: %s: too few nodes answered as they should; %d of %d have to", task, e.Need, e.Of)
@@ -186,8 +185,7 @@ func (q *Quorum) refused(l *mutex, votes []vote) error {
 	return q.tooFew("acquire", l.name, errs)
 }
 
-// contestedError is the error of a node that has given its vote to another contender, or keeps it for one, while no majority names a
-// holder.
+// contestedError is the error of a node whose vote another contender has, or which keeps it for one, while no majority names a holder.
 type contestedError struct{ text string }
 
 func (e contestedError) Error() string { return e.text }
@@ -216,5 +214,6 @@ var (
 	errBehind      = errors.New("it has restarted, and has not been told yet which fences the others have granted")
 	errTogether    = errors.New("it has restarted together with a majority, and is told the fences once all nodes answer")
 	errNew         = errors.New("it is new or has lost its data, or it restarted together with a majority, one of which has lost its data")
+	errTwice       = errors.New("it is the same server as another node, which counts once")
 	errGone        = errors.New("it granted the lock, and has it no more")
 )

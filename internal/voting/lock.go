@@ -222,13 +222,8 @@ type lease struct {
 	*engine.JointLease
 	l     *mutex
 	round string // in which the lease was acquired
-	pass  func() // ends the turn in which the lease was acquired; later calls do nothing. It is nil if there was no turn
+	pass  func() // ends the turn in which the lease was acquired; later calls do nothing
 }
 
 // Release implements engine.Lease. The turn ends last: until the nodes have answered, the next goroutine would find the lock held.
-func (b *lease) Release(ctx context.Context) error {
-	if b.pass != nil {
-		defer b.pass()
-	}
-	return b.JointLease.Release(ctx)
-}
+func (b *lease) Release(ctx context.Context) error { return b.ReleaseThen(ctx, b.pass) }

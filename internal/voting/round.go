@@ -64,8 +64,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	if err != nil {
 		return nil, err
 	}
-	// A node vouches for the fence until its grant's deadline: it grants the lock to nobody else before that and, if it has lost its
-	// counter, grants nothing.
+	// A node vouches for the fence until its grant's deadline: until then it grants the lock to nobody else; without its counter, to none.
 	now := clock.Now()
 	if slices.ContainsFunc(granted, func(v vote) bool { return v.a.Expired(now) }) {
 		return nil, q.late(l)
@@ -94,7 +93,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	if len(parts) < len(q.clients) && refill != nil {
 		refill(joint)
 	}
-	return &lease{JointLease: joint, l: l, round: round}, nil
+	return &lease{joint, l, round, func() {}}, nil
 }
 
 // agree finds a fence that is above all earlier ones, and makes a majority know it. It is the highest among the q.need lowest fences that

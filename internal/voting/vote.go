@@ -61,6 +61,9 @@ func (q *Quorum) askByScript(ctx context.Context, l *mutex, v vote, terms terms)
 		if token := reply.Holder.Value.Token; !q.isReturning(token) {
 			h := p.HolderOf(reply.Holder)
 			v.holder, v.theirs = &h, engine.RoundOf(token)
+			if v.theirs == engine.RoundOf(v.a.Token()) {
+				v.said, v.holder, v.err = false, nil, q.failure("acquire", l.name, v.node, nil, errTwice)
+			}
 		}
 	case codec.Wanted:
 		v.said, v.ahead = true, int(reply.Count)
@@ -91,8 +94,7 @@ func (q *Quorum) askFree(ctx context.Context, l *mutex, v vote, terms terms, cou
 	})
 }
 
-// afterFree returns the vote of a node whose answer is not clearly a grant. If the answer does not say who has the lock, afterFree asks by
-// script.
+// afterFree returns the vote of a node whose answer is not clearly a grant. If it does not say who has the lock, a script asks.
 func (q *Quorum) afterFree(ctx context.Context, l *mutex, v vote, terms terms) vote {
 	waiting, cancel := context.WithTimeout(ctx, terms.timeout)
 	defer cancel()

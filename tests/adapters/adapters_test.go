@@ -210,8 +210,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	refused("go-redis", "NewFailover", err)
 }
 
-// The program's list of addresses stays as it is, even if its client is to shuffle them, which it does in
-// place.
+// The program's list of addresses stays as it is, even if its client is to shuffle them, which it does in place.
 func TestAddressesStayInTheirOrder(t *testing.T) {
 	t.Parallel()
 	fail := func(context.Context, string) (net.Conn, error) { return nil, io.ErrClosedPipe }

@@ -12,13 +12,11 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Requests that wait for missing replicas leave connections to renewals and releases, even to those that wait
-// for replicas themselves.
+// Requests that wait for missing replicas leave connections to renewals and releases, even to those that wait for replicas themselves.
 func TestWhoWaitsForReplicasLeavesConnections(t *testing.T) {
 	each(t, func(t *testing.T, a adapter) {
 		// A request that waits is given up after the client's own timeout of some seconds. If a machine takes
-		// that long until all of them wait, the attempt shows nothing. If those that wait hold up the others, that is
-		// so each time.
+		// that long until all of them wait, the attempt shows nothing. If those that wait hold up the others, that is so each time.
 		for range 20 {
 			if seen := urgentAmongWaiting(t, a); seen || t.Failed() {
 				return

@@ -232,8 +232,7 @@ func TestScriptsWhileSlotsMove(t *testing.T) {
 					expect.AtLeast(t, fmt.Sprintf("round %d: scripts that were refused", round), n, 2)
 					refused += n
 				}
-				// A driver that refreshes the slots by itself may know of a slot that has moved, but not of
-				// both.
+				// A driver that refreshes the slots by itself may know of a slot that has moved, but not of both.
 				expect.AtLeast(t, "scripts were refused", refused, 5)
 				expect.Equal(t, "runs of a script whose keys are not all there", runs(t, from, all[divided]+"here"), "0")
 			})
@@ -347,8 +346,7 @@ func TestScriptsWithAWrongPassword(t *testing.T) {
 	}
 }
 
-// Fault: One master of a Cluster does not answer for minutes. Locks of the others are acquired and released
-// meanwhile.
+// Fault: One master of a Cluster does not answer for minutes. Locks of the others are acquired and released meanwhile.
 func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 	soak.Nightly(t)
 	each(t, func(t *testing.T, a adapter) {

@@ -237,8 +237,7 @@ func TestANoticeAloneEndsNoLease(t *testing.T) {
 	})
 }
 
-// Whoever is told of a holder is told the same grant id: the beginning of the token in the lock's value. The next grant has
-// another.
+// Whoever is told of a holder is told the same grant id: the beginning of the token in the lock's value. The next grant has another.
 func TestGrantID(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {

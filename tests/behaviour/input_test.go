@@ -28,8 +28,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// unreachable returns a client whose server cannot be reached, to show that it refuses invalid input before any
-// I/O.
+// unreachable returns a client whose server cannot be reached, to show that it refuses invalid input before any I/O.
 func unreachable(t testing.TB) *holdfast.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
@@ -301,8 +300,7 @@ func expectWarnings(t testing.TB, said string, want ...string) {
 	expect.Lacks(t, "the log", said, "canary")
 }
 
-// Fault: The server's settings make locks unsafe, such as an eviction policy. The client warns of each once, and not
-// of others.
+// Fault: The server's settings make locks unsafe, such as an eviction policy. The client warns of each once, and not of others.
 func TestWarnsOfUnsafeSettings(t *testing.T) {
 	for policy, want := range map[string][]string{
 		"noeviction": nil, "volatile-lru": {`seen="maxmemory-policy volatile-lru with maxmemory 104857600"`},

@@ -149,8 +149,7 @@ func TestExtend(t *testing.T) {
 	})
 }
 
-// Fault: Somebody overwrites the key of a held lock. The holder is told within its TTL, and the stranger's key is
-// left alone.
+// Fault: Somebody overwrites the key of a held lock. The holder is told within its TTL, and the stranger's key is left alone.
 func TestAStrangersLockIsLeftAlone(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb := b.Client(t, nil), b.Redis(t)
@@ -225,8 +224,7 @@ func TestFencesRise(t *testing.T) {
 	})
 }
 
-// If a process is granted a lock that it believes it still holds, it had lost it: the older lease ends at once,
-// however it was acquired.
+// If a process is granted a lock that it believes it still holds, it had lost it: the older lease ends at once, however it was acquired.
 func TestANewGrantEndsTheLeaseBeforeIt(t *testing.T) {
 	ways := map[string]func(*holdfast.Lock, context.Context) (*holdfast.Lease, error){
 		"Acquire": (*holdfast.Lock).Acquire, "TryAcquire": (*holdfast.Lock).TryAcquire,

@@ -95,8 +95,7 @@ func TestMultiLosesOneWhileItWaits(t *testing.T) {
 	})
 }
 
-// Fault: One lock of several is lost. The lease is lost; the others stay held until they expire or the lease is
-// released.
+// Fault: One lock of several is lost. The lease is lost; the others stay held until they expire or the lease is released.
 func TestMultiIsLostWithOne(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one := b.Client(t, nil)

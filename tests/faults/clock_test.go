@@ -153,8 +153,7 @@ func TestAJumpForwardDoesNotHoldUpTheRunnerUp(t *testing.T) {
 	})
 }
 
-// Fault: The server's clock jumps back by 2 min. Locks last longer by the jump; a deletion by hand frees one, and
-// fences rise.
+// Fault: The server's clock jumps back by 2 min. Locks last longer by the jump; a deletion by hand frees one, and fences rise.
 func TestServersClockJumpsBack(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		const ttl = 6 * time.Second
@@ -277,8 +276,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 	})
 }
 
-// Fault: The server's clock jumps all the time, so that every acquire is late when it arrives. The caller is told so,
-// with ErrUnavailable.
+// Fault: The server's clock jumps all the time, so that every acquire is late when it arrives. The caller is told so, with ErrUnavailable.
 func TestAClockThatJumpsAllTheTimeIsAnError(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		p := proxy.New(t, b.Server.Addr())

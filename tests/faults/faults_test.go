@@ -33,8 +33,7 @@ var steady = holdfast.Config{CommandTimeout: 3 * time.Second, RetryTimeout: last
 // patient is for connections that are cut, which a client notices at once.
 var patient = holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: lasting()}
 
-// through returns a client whose connections go through p. All scripts are loaded, including those that it does
-// not need yet.
+// through returns a client whose connections go through p. All scripts are loaded, including those that it does not need yet.
 func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, change ...func(*redis.Options)) *holdfast.Client {
 	t.Helper()
 	o := &redis.Options{Addr: p.Addr()}
@@ -172,8 +171,7 @@ func eachMutex(t *testing.T, f func(t *testing.T, b *backend.Backend), opts ...s
 	}
 }
 
-// eachServer runs f with a server for each form. The mutex, and in a soak every form, runs on every real
-// server; the others run on one.
+// eachServer runs f with a server for each form. The mutex, and in a soak every form, runs on every real server; the others run on one.
 func eachServer(t *testing.T, forms []form, f func(t *testing.T, b *place, w form), opts ...server.Option) {
 	t.Helper()
 	t.Parallel()
@@ -242,8 +240,7 @@ func running(s script.Script, name string) proxy.Match {
 	return either(proxy.Containing(s.SHA1, "{"+name+"}"), proxy.Containing(s.Source, "{"+name+"}"))
 }
 
-// within checks that a holder does not believe in more than the server grants: its deadline is not past the
-// expiry of the key.
+// within checks that a holder does not believe in more than the server grants: its deadline is not past the expiry of the key.
 func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
 	t.Helper()
 	deadline := lease.Deadline()
@@ -395,8 +392,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 	})
 }
 
-// waiterServed makes another process wait for the lock. It returns a function that requires that the waiter is
-// served, and leaves nothing.
+// waiterServed makes another process wait for the lock. It returns a function that requires that the waiter is served, and leaves nothing.
 func waiterServed(t *testing.T, b *place, w form) func() {
 	t.Helper()
 	l := w.rival(b.Client(t, nil))

@@ -25,8 +25,7 @@ func jobThrough(t *testing.T, p *proxy.Proxy) func(window string) *once.Job {
 	return job
 }
 
-// Fault: Replies to the requests of a job are lost. A begin counts once, and a completion is recognized as the
-// caller's own.
+// Fault: Replies to the requests of a job are lost. A begin counts once, and a completion is recognized as the caller's own.
 func TestLostRepliesToJobs(t *testing.T) {
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
@@ -61,8 +60,7 @@ func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 		job := jobThrough(t, p)
 		fails := errors.New("fails")
 		for _, s := range []script.Script{script.OnceBegin(), script.OnceComplete()} {
-			// The first run's completion is late, and fails after the second run's begin; the second run is
-			// completed.
+			// The first run's completion is late, and fails after the second run's begin; the second run is completed.
 			window := "late " + s.Name
 			held := p.Hold(running(s, "j"), proxy.Cut)
 			first, err := job(window).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {

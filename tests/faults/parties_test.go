@@ -108,8 +108,7 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	}
 }
 
-// Fault: The client is closed before a count-down is answered. The error tells whether it may count: ErrAmbiguous if
-// it had been sent.
+// Fault: The client is closed before a count-down is answered. The error tells whether it may count: ErrAmbiguous if it had been sent.
 func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)

@@ -58,8 +58,7 @@ func (b *place) through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) *hold
 	return c
 }
 
-// lasting returns how long requests are retried. Tombstones last longer; if no clock can be moved, tests wait
-// until they end.
+// lasting returns how long requests are retried. Tombstones last longer; if no clock can be moved, tests wait until they end.
 func lasting() time.Duration {
 	if clockshim.Available() == nil {
 		return 20 * time.Second

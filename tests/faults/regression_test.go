@@ -163,8 +163,7 @@ func TestAnOldMasterRefusesWrites(t *testing.T) {
 	})
 }
 
-// Fault: The server is short of memory, and its policy evicts locks, queues or the fence counter. Holders are told,
-// and fences rise.
+// Fault: The server is short of memory, and its policy evicts locks, queues or the fence counter. Holders are told, and fences rise.
 func TestEviction(t *testing.T) {
 	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		for _, policy := range []string{"volatile-lru", "volatile-ttl", "allkeys-lru"} {
@@ -211,8 +210,7 @@ func evicts(t *testing.T, b *backend.Backend, policy string) bool {
 		t.Errorf("%s: the fence counter: %d", policy, counter)
 	}
 
-	// A newcomer finds neither lock nor queue. The waiter returns to its queue when the lock that it saw would
-	// have expired.
+	// A newcomer finds neither lock nor queue. The waiter returns to its queue when the lock that it saw would have expired.
 	newcomer, err := b.Client(t, nil).Mutex("a").TryAcquire(t.Context())
 	if errors.Is(err, holdfast.ErrHeld) {
 		if err := holder.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {

@@ -301,8 +301,7 @@ func TestKilledConnections(t *testing.T) {
 				next := backend.Start(t, w.rival(waiter))
 				backend.Waiters(t, w.lock(holder), 1)
 				do(t, b.Server, "CLIENT", "KILL", "TYPE", kind)
-				// The release may find the waiter without a subscription. It must return by itself, before it
-				// would look after 30s.
+				// The release may find the waiter without a subscription. It must return by itself, before it would look after 30s.
 				if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrAmbiguous) {
 					t.Fatal(err)
 				}

@@ -102,8 +102,7 @@ func TestAllTryAtOnce(t *testing.T) {
 	}
 }
 
-// Fault: Nodes name different holders, none of which has a majority, as when voters died. The caller is not told that
-// the lock is held.
+// Fault: Nodes name different holders, none of which has a majority, as when voters died. The caller is not told that the lock is held.
 func TestHeldIsWhatAMajoritySays(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		// These are the remains of two holders that died before they could give them back.

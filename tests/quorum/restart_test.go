@@ -33,8 +33,7 @@ func lasting(t *testing.T, bin server.Binary) *site {
 	return s
 }
 
-// Fault: All nodes restart, one by one, and nobody asks for a lock meanwhile. They vouch for each other once all are
-// back.
+// Fault: All nodes restart, one by one, and nobody asks for a lock meanwhile. They vouch for each other once all are back.
 func TestRollingRestart(t *testing.T) {
 	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := lasting(t, bin)
@@ -138,8 +137,7 @@ func TestCountersThatAreNone(t *testing.T) {
 	}
 }
 
-// Fault: Nodes are farther away than the default node timeout, connections are new, and scripts unknown. They can be
-// locked.
+// Fault: Nodes are farther away than the default node timeout, connections are new, and scripts unknown. They can be locked.
 func TestFarNodes(t *testing.T) {
 	each(t, 3, 10*time.Second, func(t *testing.T, s *site) {
 		s.retryTimeout = 10 * time.Minute // a slow machine needs many rounds

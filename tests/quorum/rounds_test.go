@@ -219,8 +219,7 @@ func TestNodesBehindProxiesWithoutTransactions(t *testing.T) {
 // One of four nodes may be away. Two processes with two nodes each have no majority; three nodes are one.
 func TestFourNodes(t *testing.T) {
 	server.Each(t, func(t *testing.T, bin server.Binary) {
-		// Only the last step is repeated: a node that restarts is in quarantine for as long as a lease may
-		// last.
+		// Only the last step is repeated: a node that restarts is in quarantine for as long as a lease may last.
 		machine.Unhurried(t, term, func(unit time.Duration) error {
 			s := open(t, bin, 4, unit)
 			lease := acquire(t, s.lock())

@@ -63,8 +63,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 			m.Finish()
 			return
 		}
-		// The lock stays free for a moment, so that other programs can acquire it; a free lock in such a slot
-		// cannot be acquired.
+		// The lock stays free for a moment, so that other programs can acquire it; a free lock in such a slot cannot be acquired.
 		time.Sleep(100 * time.Millisecond) // longer than a chain of hand-overs
 		backend.Release(t, q.lease)
 		m.Finish()
@@ -73,8 +72,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 		backend.Release(t, next)
 	})
 
-	// The new owner of the keys does not have the waiters' subscriptions until the slot is its own. From then
-	// on they are in its queue.
+	// The new owner of the keys does not have the waiters' subscriptions until the slot is its own. From then on they are in its queue.
 	t.Run("waited for while its keys are elsewhere", func(t *testing.T) {
 		name := names[2]
 		q := newQueueOf(t, open, waited(name))
@@ -148,8 +146,7 @@ func TestWaitersDoNotSubscribeToReplicas(t *testing.T) {
 	})
 }
 
-// Fault: A slot moves with leases that replicas, or disks, must confirm. They are renewed and confirmed on the node
-// that has their keys.
+// Fault: A slot moves with leases that replicas, or disks, must confirm. They are renewed and confirmed on the node that has their keys.
 func TestConfirmedLeasesOutliveASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

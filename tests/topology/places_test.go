@@ -71,8 +71,7 @@ func TestEveryKindOverASocketAndInDatabases(t *testing.T) {
 	})
 }
 
-// Every kind of lock works for a user whose root permissions allow nothing: each command is allowed by one of
-// several selectors.
+// Every kind of lock works for a user whose root permissions allow nothing: each command is allowed by one of several selectors.
 func TestEveryKindWithSelectors(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		s := server.Start(t, bin)

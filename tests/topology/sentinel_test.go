@@ -42,8 +42,7 @@ func TestSentinelUnderLoad(t *testing.T) {
 	}
 }
 
-// Fault: A master's replicas have left it, perhaps for another master. With min-replicas-to-write it grants nothing
-// that they would miss.
+// Fault: A master's replicas have left it, perhaps for another master. With min-replicas-to-write it grants nothing that they would miss.
 func TestAMasterWithoutReplicasGrantsNothing(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		g := server.StartSentinels(t, bin, 2, 3, server.Conf("min-replicas-to-write", "1"), server.Conf("min-replicas-max-lag", "1"))

@@ -1,6 +1,5 @@
 // Package topology tests locks on servers as in production: a master with replicas and sentinels, and a Cluster
-// whose masters have replicas. Masters are killed, paused and replaced, and slots move, while locks are held
-// and waited for.
+// whose masters have replicas. Masters are killed, paused and replaced, and slots move, while locks are held and waited for.
 package topology
 
 import (
@@ -173,8 +172,7 @@ func kindOf(err error) error {
 	return nil
 }
 
-// each runs f on the machine's servers: on all in a soak; otherwise on the first, and on the most capable
-// Valkey.
+// each runs f on the machine's servers: on all in a soak; otherwise on the first, and on the most capable Valkey.
 func each(t *testing.T, f func(t *testing.T, bin server.Binary)) {
 	t.Parallel()
 	all := server.Binaries(t)

@@ -41,6 +41,7 @@ var errOver = errors.New("the run is over")
 func (r *Run) runJob(ctx context.Context, s source, j *Job, began time.Time, again func(*exitcode.Error, bool) bool) *exitcode.Error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer r.awaitKeeper()
 	var exit *exitcode.Error // nil while the run waits
 	w := r.wait(ctx, cancel, s)
 	o, isOnce := s.(*onceLock)

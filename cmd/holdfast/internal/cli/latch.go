@@ -129,6 +129,7 @@ func (o *partyFlags) failed(ctx context.Context, err error, verb string) error {
 	var server *holdfast.ServerError
 	switch {
 	case ctx.Err() != nil:
+		return whenInterrupted(ctx, err, fmt.Sprintf("while waiting for %s %q on %s", what, r.Name, r.Server))
 	case errors.Is(err, latch.ErrIncomplete), errors.Is(err, latch.ErrReset), errors.Is(err, barrier.ErrBroken):
 		return &exitcode.Error{Code: exitcode.Broken, Err: err}
 	case what == "barrier" && errors.As(err, &server) && server.Code == "BADPARTIES":

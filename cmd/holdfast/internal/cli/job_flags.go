@@ -38,7 +38,7 @@ func (o *jobFlags) defineJob(f *pflag.FlagSet, policies string) {
 	f.Var((*seconds)(&j.TTL), "ttl", "lease time `DUR`: how long the lock outlives a machine that dies")
 	f.Var((*seconds)(&j.MaxRuntime), "max-runtime", "end the command after `DUR`; exit code 124")
 	f.StringVar((*string)(&j.OnLost), "on-lost", string(keeper.Terminate), "`ACTION` if the lock is lost: "+policies)
-	f.Var((*seconds)(&j.KillAfter), "kill-after", "time `DUR` from TERM to KILL")
+	f.Var((*seconds)(&j.KillAfter), "kill-after", "time `DUR` from TERM to KILL when holdfast ends the command, not after a signal that is passed on")
 	f.IntVar(&j.LostCode, "lost-exit-code", exitcode.Lost, "exit code `N` if the command was ended because the lock was lost")
 	f.BoolVarP(&j.Shell, "shell", "c", false, "join the arguments of the command, and give them to sh -c")
 	f.StringArrayVar(&o.notes, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated (default command=FILE)")

@@ -140,6 +140,7 @@ func (x *execution) passOn(sig os.Signal) {
 		x.resume()
 	case sig != terminal.BrokenPipe:
 		x.told = x.told || terminal.EndsProgram(sig)
+		x.run.Console.Detailf("%s: passed on to the command; no KILL follows", sig)
 		x.kept.Signal(terminal.Number(sig))
 	}
 }

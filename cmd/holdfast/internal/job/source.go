@@ -191,7 +191,7 @@ func (o *onceLock) refused(ctx context.Context, err error) *exitcode.Error {
 		return &exitcode.Error{}
 	case errors.Is(err, once.ErrExhausted):
 		r.report.Outcome = Tries
-		return exitcode.Errorf(exitcode.Tries, "%w (--max-tries); the command was not run", err)
+		return exitcode.Errorf(exitcode.Tries, "%w (on %s); the command was not run; find out why the tries failed, and raise --max-tries for another", err, r.Servers.Addr())
 	}
 	return o.Lock.refused(ctx, err)
 }

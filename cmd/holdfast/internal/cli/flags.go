@@ -108,7 +108,7 @@ func (o *serverFlags) defineStrict() {
 
 func checkTTL(ttl time.Duration) error {
 	if ttl < minTTL || ttl > maxTTL {
-		return exitcode.Configf("--ttl %s: want %s to %s", ttl, minTTL, maxTTL)
+		return exitcode.Usagef("--ttl %s: want %s to %s", ttl, minTTL, maxTTL)
 	}
 	return nil
 }

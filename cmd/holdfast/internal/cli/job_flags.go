@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,7 +63,7 @@ func (o *jobFlags) takeCommand() error {
 	}
 	switch {
 	case dash < 0:
-		return exitcode.Usagef("the command is missing: %s", usage)
+		return exitcode.Usagef("the -- before the command is missing: %s", usage)
 	case dash != 1:
 		return exitcode.Usagef("want one NAME before --, not %d arguments: %s", dash, usage)
 	case len(args) == 1:
@@ -79,10 +81,10 @@ func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
 	if !slices.Contains(policies, j.OnLost) {
 		return exitcode.Usagef("--on-lost %q: want one of %s", j.OnLost, strings.Trim(fmt.Sprint(policies), "[]"))
 	}
-	if err := checkCode("lost-exit-code", j.LostCode); err != nil {
-		return err
+	if _, err := os.Stat(filepath.Dir(o.report)); err != nil {
+		return exitcode.Errorf(exitcode.CannotCreate, "--json=%s: %w", o.report, err)
 	}
-	if err := o.checkHolder(); err != nil {
+	if err := cmp.Or(checkCode("lost-exit-code", j.LostCode), o.checkHolder()); err != nil {
 		return err
 	}
 	if j.TTL < 3*j.KillAfter {

@@ -135,7 +135,7 @@ func (o *partyFlags) failed(ctx context.Context, err error, verb string) error {
 	case what == "barrier" && errors.As(err, &server) && server.Code == "BADPARTIES":
 		return exitcode.Configf("%w; give the N that the other parties give", err)
 	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, holdfast.ErrUnavailable):
-		return exitcode.Errorf(exitcode.Busy, "after --wait %s, %s %q on %s is not open yet; %s says who is missing",
+		return exitcode.Errorf(exitcode.Busy, "after --wait %s, %s %q on %s still lacks parties; %s says who is missing",
 			o.wait, what, r.Name, r.Server, o.hint("show", o.prefix, r.Name))
 	case errors.Is(err, holdfast.ErrAmbiguous) && verb != "wait":
 		return fmt.Errorf("%w; %s says whether it was done", err, o.hint("show", o.prefix, r.Name))

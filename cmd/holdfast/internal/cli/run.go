@@ -103,7 +103,7 @@ func (o *runFlags) check() error {
 	case f.Changed("metrics-file") && !strings.HasSuffix(o.metrics, ".prom"):
 		return exitcode.Usagef("--metrics-file %q: want a name that ends in .prom; node_exporter reads no others", o.metrics)
 	case o.job.MinHold > maxTTL:
-		return exitcode.Configf("--min-hold %s: want at most %s", o.job.MinHold, maxTTL)
+		return exitcode.Usagef("--min-hold %s: want at most %s", o.job.MinHold, maxTTL)
 	}
 	for _, name := range kinds {
 		if f.Changed(name) {

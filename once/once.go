@@ -202,7 +202,7 @@ func (j *Job) begin(work context.Context, lease *holdfast.Lease) (Completion, er
 	case codec.Done:
 		return completion(reply.Run), nil
 	case codec.Spent:
-		return Completion{}, fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed", ErrExhausted, j.Name(), reply.Count)
+		return Completion{}, fmt.Errorf("%w: job %q: tries in this window: %d, none completed", ErrExhausted, j.Name(), reply.Count)
 	case codec.Used:
 		return Completion{}, fmt.Errorf("%w: job %q: a run was completed under this lease", holdfast.ErrInvalid, j.Name())
 	case codec.Gone, codec.Absent:

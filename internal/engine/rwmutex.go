@@ -44,7 +44,7 @@ func mustBe(l Lease, want *Target, what, side string) (*holdLease, error) {
 	}
 	lease, single := l.(*holdLease)
 	if have := lease; !single || have.g.l.c != want.c || have.g.l.Keys != want.Keys || have.g.l.Set.Kind != want.Set.Kind {
-		return nil, fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", lock.ErrInvalid, want.Name(), what, side, l.Name())
+		return nil, fmt.Errorf("%w: lock %q: %s needs a lease of its %s, from this client; this is another, of %q", lock.ErrInvalid, want.Name(), what, side, l.Name())
 	}
 	return lease, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,10 +71,10 @@ func (e *Failure) Error() string {
 	return fmt.Sprintf("holdfast: %s on %s: %s%s", TaskOf(e.Task, e.Op, e.Name), e.Server, what, e.Advice())
 }
 
-// TaskOf returns how a text describes an operation: by its task if it has one, otherwise by op and name.
+// TaskOf returns how a text describes an operation: by its task if it has one, otherwise by op and, unless that is "", by name.
 func TaskOf(task, op, name string) string {
-	if task != "" {
-		return task
+	if task != "" || name == "" {
+		return cmp.Or(task, op)
 	}
 	return fmt.Sprintf("%s %q", op, name)
 }
@@ -93,14 +94,7 @@ func InTask(task string, err error) error {
 
 // Unwrap returns the kind, the driver's error and, if the caller's context has ended, its error.
 func (e *Failure) Unwrap() []error {
-	all := []error{e.Err}
-	if e.Kind != nil {
-		all = []error{e.Kind, e.Err}
-	}
-	if e.Ended != nil {
-		all = append(all, e.Ended)
-	}
-	return all
+	return slices.DeleteFunc([]error{e.Kind, e.Err, e.Ended}, func(err error) bool { return err == nil })
 }
 
 // Code returns the server's error code, such as "LOADING"; "" if the server did not answer with an error.

@@ -217,10 +217,10 @@ func (s *Server) Connect(ctx context.Context, name string) error {
 	}
 	s.contactMu.Lock()
 	defer s.contactMu.Unlock()
-	switch over := ctx.Err(); {
-	case over == nil:
+	switch {
+	case ctx.Err() == nil:
 		return s.Failure(OpReach, name, trying.met)
-	case over == context.DeadlineExceeded && trying.met != nil:
+	case trying.met != nil:
 		return EndedBy(ctx, s.Failure(OpReach, name, trying.met))
 	}
 	return s.Unheard(ctx, OpReach, name, began)

@@ -56,8 +56,10 @@ func (l *Lock) Name() string {
 	case l.Set.Key != "":
 		return l.Set.Key
 	}
-	name, _ := l.Of.Space.NameOf(l.Keys.Lock)
-	return name
+	if name, exact := l.Of.Space.NameOf(l.Keys.Lock); !exact {
+		return name
+	}
+	return "" // the key is no lock's
 }
 
 // Malformed returns the error for a reply that makes no sense.

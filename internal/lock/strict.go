@@ -20,7 +20,7 @@ func (k *Keyspace) Init(ctx context.Context, force bool) error {
 	}
 	reply, err := k.askInit(ctx, mode)
 	if err == nil && reply.Word == codec.Quarantined {
-		err = k.QuarantineError("init", k.Space.Incarnation, reply.Refusal.Quarantine)
+		err = k.QuarantineError("init", "", reply.Refusal.Quarantine)
 	}
 	return err
 }
@@ -36,8 +36,8 @@ func (k *Keyspace) askInit(ctx context.Context, mode codec.InitMode) (codec.Repl
 		return codec.Reply{}, exec.ErrClosed
 	}
 	mark := k.Space.Incarnation
-	if err := k.Server.Connect(ctx, mark); err != nil {
-		return codec.Reply{}, err
+	if err := k.Server.Connect(ctx, ""); err != nil {
+		return codec.Reply{}, exec.InTask("init", err)
 	}
 	a, _, err := Ask(ctx, k.about("init", mark), codec.Init(k.strict, mark, mode))
 	return a.Reply, err

@@ -94,7 +94,11 @@ func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.T
 			return nil, err
 		}
 		if waits && resting {
-			l.c.WarnOfQuarantine(err.Error())
+			for _, n := range why.Nodes {
+				if i := slices.IndexFunc(q.clients, func(c *engine.Client) bool { return c.Server.Addr() == n.Server }); errors.Is(n.Err, exec.ErrQuarantine) {
+					q.clients[i].WarnOfQuarantine(n.Err.Error())
+				}
+			}
 		}
 		if waits && answered {
 			l.first().Waits(ctx, b.ahead, err)

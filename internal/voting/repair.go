@@ -92,14 +92,14 @@ func counterOf(_ int, p *engine.Target) codec.Request[codec.Reply] {
 
 // Init is inspect.Inspector.Admit or, with force, ForceAdmit.
 func (in *Inspector) Init(ctx context.Context, force bool) error {
-	const name = "quorum"
 	q := in.q
-	l := q.newLock(name, nil)
+	l := q.newLock("quorum", nil)
 	if l.err != nil {
 		return l.err
 	}
 	// A node that looks new is admitted at once only if all nodes do: otherwise it may have lost its mark, together with locks that the
 	// other nodes vouch for.
+	refuse := func(errs []error) error { return InTask("init", q.tooFew("init", "", errs)) }
 	fresh := make([]bool, len(q.clients))
 	errs := q.onEach(func(i int, c *engine.Client) (err error) {
 		fresh[i], err = c.IsNew(ctx)
@@ -110,7 +110,7 @@ func (in *Inspector) Init(ctx context.Context, force bool) error {
 		clear(fresh)
 	}
 	if failed(errs) {
-		return q.tooFew("init", name, errs)
+		return refuse(errs)
 	}
 	timeout := q.clients[0].Config.CommandTimeout
 	replies, errs := askNodes(ctx, l, timeout, "init", counterOf)
@@ -126,21 +126,18 @@ func (in *Inspector) Init(ctx context.Context, force bool) error {
 			errs[i] = q.refusal("init", l, i, reply.Refusal)
 			var rest *exec.Quarantine
 			if fresh[i] && errors.As(errs[i], &rest) {
-				errs[i] = q.clients[i].Server.Failure("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
+				errs[i] = q.clients[i].Server.Failure("init", "", fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
 			}
 		}
 		// A majority may have come back with older counters, so the clocks count, too.
 		counter = max(counter, reply.Count, reply.Now)
 	}
 	// The second pass includes the counters of nodes that the first one raised.
-	for range 2 {
-		if failed(errs) {
-			return q.tooFew("init", name, errs)
-		}
+	for pass := 0; pass < 2 && !failed(errs); pass++ {
 		counter, errs = l.raise(ctx, "init", timeout, counter, behind)
 	}
 	if failed(errs) {
-		return q.tooFew("init", name, errs)
+		return refuse(errs)
 	}
 	return nil
 }

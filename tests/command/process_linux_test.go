@@ -518,7 +518,7 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 			r.exits(code)
 			expect.Equal(r.t, "the command ran", r.file("up"), false)
 			r.waits(redis, "q", 0)
-			r.says("while waiting for lock")
+			r.says(fmt.Sprintf("while waiting for lock %q on %s; the command was not run", r.name, redis.Addr()))
 		})
 	}
 }

@@ -35,8 +35,7 @@ func openTerminal(t testing.TB, redis *server.Server) *terminal {
 	if cmd.Err != nil {
 		t.Skip("needs bash: ", cmd.Err)
 	}
-	cmd.Env = append(os.Environ(), "PS1=$ ", "TERM=dumb", "HISTFILE=",
-		"HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), "PS1=$ ", "TERM=dumb", "HISTFILE=", "HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
 	cmd.Dir = t.TempDir()
 	f := expect.Of(pty.Start(cmd)).OK(t)
 	term := &terminal{t: t, dir: cmd.Dir, file: f}

@@ -44,7 +44,7 @@ func TestNoServer(t *testing.T) {
 		"ui --http 127.0.0.1:0":                  `^holdfast: list all locks` + refused,
 		"break --grant k3v9x2ab job":             `server is unavailable`,
 		"breaks":                                 `^holdfast: list breaks` + refused,
-		"init":                                   `server is unavailable`,
+		"init":                                   `^holdfast: init` + refused,
 		"resize job 2":                           `server is unavailable`,
 		"doctor":                                 `server is unavailable`,
 		"bench -for 1s":                          `server is unavailable`,

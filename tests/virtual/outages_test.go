@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -213,27 +214,27 @@ func TestFirstContactIsShared(t *testing.T) {
 			d := &absent{swallows: swallows}
 			c := client(t, srv, d.wrap)
 			const callers = 20
-			errs := make(chan error, callers)
+			var all sync.WaitGroup
 			began := time.Now()
 			for i := range callers {
-				go func() {
+				all.Go(func() {
 					name := fmt.Sprint("lock", i)
 					_, err := c.Mutex(name).TryAcquire(t.Context())
 					var se *holdfast.ServerError
 					if !errors.As(err, &se) || se.Name != name || !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-						err = fmt.Errorf("TryAcquire of %s: %w", name, err)
-					} else {
-						err = nil
+						t.Errorf("TryAcquire of %s: %v", name, err)
 					}
-					errs <- err
-				}()
+				})
 			}
-			for range callers {
-				expect.Err(t, "the error", <-errs, nil)
-			}
+			all.Wait()
 			// RetryTimeout, and a command's timeout that begins at its end.
 			expect.Between(t, "after how long all are told", time.Since(began), 0, 5100*time.Millisecond)
 			expect.Between(t, "probes", d.probes.Load(), 0, callers)
+			// A caller that is interrupted is told of an outage that was met.
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			err := expect.ErrOf(c.Mutex("a").Acquire(ctx))
+			expect.Equal(t, fmt.Sprintf("%v is of a cancelled context, and of an outage", err), errors.Is(err, context.Canceled) && errors.Is(err, holdfast.ErrUnavailable), !swallows)
 		})
 	}
 }

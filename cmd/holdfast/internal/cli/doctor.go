@@ -36,7 +36,7 @@ func examine(f *pflag.FlagSet) action {
 			return err
 		}
 		if watch > time.Hour {
-			return exitcode.Configf("--clock %s: want at most 1h", watch)
+			return exitcode.Usagef("--clock %s: want at most 1h", watch)
 		}
 		if err := o.open(console.New(stderr, o.level)); err != nil {
 			return err

@@ -105,9 +105,7 @@ func (o *electFlags) answer(ctx context.Context, stderr io.Writer) error {
 			o.console.Warnf("everyone who can reach %s can read who leads", addr)
 		}
 		o.console.Notef("campaigning for %q; http://%s/leader says whether it leads", f.Arg(0), listener.Addr())
-		s := &sidecar{
-			election: candidacy, server: o.servers.Addr(), key: status.Key, hosts: o.hosts, drain: o.drain, console: o.console,
-		}
+		s := &sidecar{election: candidacy, server: o.servers.Addr(), key: status.Key, hosts: o.hosts, drain: o.drain, console: o.console}
 		// Requests are answered until Run returns, while the leader drains, too.
 		campaign, endCampaign := context.WithCancelCause(ctx)
 		serving, endServing := context.WithCancel(context.Background())

@@ -108,7 +108,7 @@ func (o *serverFlags) defineStrict() {
 
 func checkTTL(ttl time.Duration) error {
 	if ttl < minTTL || ttl > maxTTL {
-		return exitcode.Configf("--ttl %s: want %s to %s", ttl, minTTL, maxTTL)
+		return exitcode.Usagef("--ttl %s: want %s to %s", ttl, minTTL, maxTTL)
 	}
 	return nil
 }
@@ -177,8 +177,8 @@ func (o *serverFlags) exit(ctx context.Context, err error) *exitcode.Error {
 	if errors.As(err, &exit) {
 		return exit
 	}
-	if exit = interrupted(ctx); exit != nil {
-		return exit
+	if sig := context.Cause(ctx); errors.As(sig, new(terminal.SignalError)) {
+		return &exitcode.Error{Code: exitcode.OfLibrary(sig).Code}
 	}
 	exit = exitcode.OfLibrary(err)
 	exit.Err = o.servers.Explain(err)
@@ -187,15 +187,6 @@ func (o *serverFlags) exit(ctx context.Context, err error) *exitcode.Error {
 		exit.Err = fmt.Errorf("%w; the role %s in docs/SECURITY.md has what this needs", exit.Err, o.role)
 	}
 	return exit
-}
-
-// interrupted returns the exit code of the signal that has ended ctx; nil if none has.
-func interrupted(ctx context.Context) *exitcode.Error {
-	var sig terminal.SignalError
-	if !errors.As(context.Cause(ctx), &sig) {
-		return nil
-	}
-	return &exitcode.Error{Code: exitcode.OfLibrary(sig).Code}
 }
 
 // listenAddress completes a HOST:PORT on which to listen. If the host is missing or localhost, it becomes 127.0.0.1. Errors name the flag.

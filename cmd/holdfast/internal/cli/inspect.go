@@ -35,7 +35,7 @@ func show(f *pflag.FlagSet) action {
 				return err
 			}
 			quorum := o.servers.AreQuorum()
-			err = printResult(stdout, o.json, lockstatus.NewReport(s, quorum), lockstatus.Text(s, quorum)+o.next(s))
+			err = printResult(stdout, o.json, lockstatus.NewReport(s, quorum), lockstatus.Text(s, o.servers.Addr(), quorum)+o.next(s))
 			if err != nil || s.Held() || s.Waiting > 0 {
 				return err
 			}
@@ -53,23 +53,26 @@ func (o *serverFlags) next(s holdfast.Status) string {
 	if !held || h.Grant == "" || s.Kind == holdfast.KindLatch || s.Kind == holdfast.KindBarrier {
 		return ""
 	}
-	var words []string
-	if o.prefix != "" {
-		words = append(words, "--prefix", shellWord(o.prefix))
+	return "To ask the first holder to let go, or to take the lock and hand it on:\n" +
+		"    " + o.hint("revoke", o.prefix, s.Name, "--grant", h.Grant) + "\n    " + o.hint("break", o.prefix, s.Name, "--grant", h.Grant) + "\n"
+}
+
+// hint returns a command for the same server, as users may copy it into a shell. Without a name, it is about all locks under the prefix.
+func (o *serverFlags) hint(command, prefix, name string, flags ...string) string {
+	words := []string{"holdfast", command}
+	if prefix != "" || os.Getenv("HOLDFAST_PREFIX") != "" {
+		words = append(words, "--prefix", shellWord(cmp.Or(prefix, "holdfast:")))
 	}
 	if len(o.servers.Secrets()) == 0 {
 		for _, url := range o.redis {
 			words = append(words, "--redis", shellWord(url))
 		}
 	}
-	words = append(words, "--grant", h.Grant)
-	if strings.HasPrefix(s.Name, "-") {
+	words = append(words, flags...)
+	if strings.HasPrefix(name, "-") {
 		words = append(words, "--")
 	}
-	words = append(words, shellWord(s.Name))
-	arguments := strings.Join(words, " ") + "\n"
-	return "To ask the first holder to let go, or to take the lock and hand it on:\n" +
-		"    holdfast revoke " + arguments + "    holdfast break " + arguments
+	return strings.TrimSuffix(strings.Join(append(words, shellWord(name)), " "), " ''")
 }
 
 // mostPrefixes bounds how many other prefixes elsewhere looks at.
@@ -87,9 +90,9 @@ func (o *serverFlags) elsewhere(ctx context.Context, name string, tell func(form
 		switch n, err := o.count(ctx, prefix, name, 0); {
 		case err != nil || n == 0:
 		case name != "":
-			tell("%q is in use under %q: holdfast show --prefix %s %s", name, prefix, shellWord(prefix), shellWord(name))
+			tell("%q is in use under %q: %s", name, prefix, o.hint("show", prefix, name))
 		default:
-			tell("%s under %q: holdfast ls --prefix %s", console.Count(n, "lock"), prefix, shellWord(prefix))
+			tell("%s under %q: %s", console.Count(n, "lock"), prefix, o.hint("ls", prefix, ""))
 		}
 	}
 }
@@ -143,23 +146,23 @@ func (o *breakFlags) defineBreak(f *pflag.FlagSet) {
 // act calls f, which breaks or revokes the lock of a holder, and adds to f's error what to do next.
 func (o *breakFlags) act(ctx context.Context, stderr io.Writer, f func(context.Context, *inspect.Inspector, holdfast.Holder) error) error {
 	name := o.flags.Arg(0)
-	if o.grant == "" {
-		return exitcode.Usagef("want --grant ID, the grant id of the holder that is meant; holdfast show %s says it", shellWord(name))
-	}
 	o.by = cmp.Or(o.by, operator())
 	return o.inspect(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+		if o.grant == "" {
+			return exitcode.Usagef("want --grant ID, the grant id of the holder that is meant; %s says it", o.hint("show", o.prefix, name))
+		}
 		err := f(ctx, in, holdfast.Holder{Name: name, Grant: o.grant})
 		switch {
 		case errors.Is(err, holdfast.ErrNotHeld):
-			o.console.Error(err)
+			o.console.Error(fmt.Errorf("%w on %s", err, o.servers.Addr()))
 			if !o.json {
 				o.elsewhere(ctx, name, o.console.Notef)
 			}
 			return &exitcode.Error{Code: exitcode.None}
 		case errors.Is(err, inspect.ErrChanged):
-			return exitcode.Errorf(exitcode.Busy, "%w; holdfast show %s says all about it", err, shellWord(name))
+			return exitcode.Errorf(exitcode.Busy, "%w; %s says all about it", err, o.hint("show", o.prefix, name))
 		case errors.Is(err, holdfast.ErrAmbiguous):
-			return fmt.Errorf("%w; holdfast breaks says what was broken", err)
+			return fmt.Errorf("%w; %s says what was broken", err, o.hint("breaks", o.prefix, name))
 		}
 		return err
 	})
@@ -167,14 +170,12 @@ func (o *breakFlags) act(ctx context.Context, stderr io.Writer, f func(context.C
 
 // operator returns USER@HOST of this process.
 func operator() string {
-	name, host := "unknown", "unknown"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
+	host, _ := os.Hostname()
+	u, err := user.Current()
+	if err != nil {
+		u = &user.User{Username: "unknown"}
 	}
-	if h, err := os.Hostname(); err == nil {
-		host = h
-	}
-	return name + "@" + host
+	return u.Username + "@" + cmp.Or(host, "unknown")
 }
 
 func breakLock(f *pflag.FlagSet) action {
@@ -186,8 +187,8 @@ func breakLock(f *pflag.FlagSet) action {
 			if b.Name == "" {
 				return err
 			}
-			text := fmt.Sprintf("%q is taken from %s, %s; the lock's fence is above %d now (holdfast show %s)\n",
-				b.Name, lockstatus.OwnerOf(b.Holder), lockstatus.GrantOf(b.Holder), b.Fence, shellWord(b.Name))
+			text := fmt.Sprintf("%q is taken from %s, %s; the lock's fence is above %d now (%s)\n",
+				b.Name, lockstatus.OwnerOf(b.Holder), lockstatus.GrantOf(b.Holder), b.Fence, o.hint("show", o.prefix, b.Name))
 			// An error beside a result means that the break could not be recorded.
 			return cmp.Or(printResult(stdout, o.json, newBreakReport(b), text), err)
 		})

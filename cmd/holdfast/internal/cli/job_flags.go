@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,7 +40,7 @@ func (o *jobFlags) defineJob(f *pflag.FlagSet, policies string) {
 	f.Var((*seconds)(&j.TTL), "ttl", "lease time `DUR`: how long the lock outlives a machine that dies")
 	f.Var((*seconds)(&j.MaxRuntime), "max-runtime", "end the command after `DUR`; exit code 124")
 	f.StringVar((*string)(&j.OnLost), "on-lost", string(keeper.Terminate), "`ACTION` if the lock is lost: "+policies)
-	f.Var((*seconds)(&j.KillAfter), "kill-after", "time `DUR` from TERM to KILL")
+	f.Var((*seconds)(&j.KillAfter), "kill-after", "time `DUR` from TERM to KILL when holdfast ends the command, not after a signal that is passed on")
 	f.IntVar(&j.LostCode, "lost-exit-code", exitcode.Lost, "exit code `N` if the command was ended because the lock was lost")
 	f.BoolVarP(&j.Shell, "shell", "c", false, "join the arguments of the command, and give them to sh -c")
 	f.StringArrayVar(&o.notes, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated (default command=FILE)")
@@ -61,7 +63,7 @@ func (o *jobFlags) takeCommand() error {
 	}
 	switch {
 	case dash < 0:
-		return exitcode.Usagef("the command is missing: %s", usage)
+		return exitcode.Usagef("the -- before the command is missing: %s", usage)
 	case dash != 1:
 		return exitcode.Usagef("want one NAME before --, not %d arguments: %s", dash, usage)
 	case len(args) == 1:
@@ -79,10 +81,10 @@ func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
 	if !slices.Contains(policies, j.OnLost) {
 		return exitcode.Usagef("--on-lost %q: want one of %s", j.OnLost, strings.Trim(fmt.Sprint(policies), "[]"))
 	}
-	if err := checkCode("lost-exit-code", j.LostCode); err != nil {
-		return err
+	if _, err := os.Stat(filepath.Dir(o.report)); err != nil {
+		return exitcode.Errorf(exitcode.CannotCreate, "--json=%s: %w", o.report, err)
 	}
-	if err := o.checkHolder(); err != nil {
+	if err := cmp.Or(checkCode("lost-exit-code", j.LostCode), o.checkHolder()); err != nil {
 		return err
 	}
 	if j.TTL < 3*j.KillAfter {

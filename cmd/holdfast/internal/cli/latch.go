@@ -129,15 +129,16 @@ func (o *partyFlags) failed(ctx context.Context, err error, verb string) error {
 	var server *holdfast.ServerError
 	switch {
 	case ctx.Err() != nil:
+		return whenInterrupted(ctx, err, fmt.Sprintf("while waiting for %s %q on %s", what, r.Name, r.Server))
 	case errors.Is(err, latch.ErrIncomplete), errors.Is(err, latch.ErrReset), errors.Is(err, barrier.ErrBroken):
 		return &exitcode.Error{Code: exitcode.Broken, Err: err}
 	case what == "barrier" && errors.As(err, &server) && server.Code == "BADPARTIES":
 		return exitcode.Configf("%w; give the N that the other parties give", err)
 	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, holdfast.ErrUnavailable):
-		return exitcode.Errorf(exitcode.Busy, "after --wait %s, %s %q on %s is not open yet; holdfast show %s says who is missing",
-			o.wait, what, r.Name, r.Server, shellWord(r.Name))
+		return exitcode.Errorf(exitcode.Busy, "after --wait %s, %s %q on %s still lacks parties; %s says who is missing",
+			o.wait, what, r.Name, r.Server, o.hint("show", o.prefix, r.Name))
 	case errors.Is(err, holdfast.ErrAmbiguous) && verb != "wait":
-		return fmt.Errorf("%w; holdfast show %s says whether it was done", err, shellWord(r.Name))
+		return fmt.Errorf("%w; %s says whether it was done", err, o.hint("show", o.prefix, r.Name))
 	}
 	return err
 }

@@ -103,7 +103,7 @@ func (o *runFlags) check() error {
 	case f.Changed("metrics-file") && !strings.HasSuffix(o.metrics, ".prom"):
 		return exitcode.Usagef("--metrics-file %q: want a name that ends in .prom; node_exporter reads no others", o.metrics)
 	case o.job.MinHold > maxTTL:
-		return exitcode.Configf("--min-hold %s: want at most %s", o.job.MinHold, maxTTL)
+		return exitcode.Usagef("--min-hold %s: want at most %s", o.job.MinHold, maxTTL)
 	}
 	for _, name := range kinds {
 		if f.Changed(name) {
@@ -195,15 +195,15 @@ func onceAction(f *pflag.FlagSet) action {
 		if err := checkOnce(f, window, *key); err != nil {
 			return err
 		}
-		name, every := f.Arg(0), max(window, time.Millisecond) // without --once, runs of any age are looked for
+		name, every, of := f.Arg(0), max(window, time.Millisecond), "" // without --once, runs of any age are looked for
 		w := once.Every(every)
 		if *key != "" {
-			w = once.Slot(*key, every)
+			w, of = once.Slot(*key, every), fmt.Sprintf(" with the key %q", *key)
 		}
 		return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error {
 			run, err := once.New(locks.Client(), name, w).Last(ctx)
 			answer := lastRun{Time: time.Now(), Name: name, Server: o.servers.Addr(), Key: *key}
-			text := fmt.Sprintf("no completed run of job %q is known\n", name)
+			text := fmt.Sprintf("no completed run of job %q%s is known on %s\n", name, of, answer.Server)
 			switch {
 			case err == nil:
 				answer.Run = job.NewPastRun(run)

@@ -86,7 +86,7 @@ func (o *acquireFlags) acquire(ctx context.Context, stdout io.Writer, client *ho
 	lock := client.Mutex(r.Name, holdfast.TTL(min(15*time.Second, o.ttl)), meta(o.meta), o.patience())
 	lease, err := lock.Acquire(ctx)
 	if err != nil {
-		return whenInterrupted(ctx, o.refused(r, err), "%s while waiting for lock %q; there is no ticket", r.Name)
+		return whenInterrupted(ctx, o.refused(r, err), fmt.Sprintf("while waiting for lock %q on %s; there is no ticket", r.Name, r.Server))
 	}
 	began := time.Now()
 	ticket, err := transfer.Detach(ctx, lease, o.ttl)
@@ -118,8 +118,8 @@ func (o *acquireFlags) unwritten(ctx context.Context, r *outcome, err, kept erro
 		what = fmt.Sprintf("the lock was not released, and expires within %s: %v", o.ttl, kept)
 	}
 	code := exitcode.CannotCreate
-	if exit := interrupted(ctx); exit != nil {
-		code = exit.Code
+	if sig := context.Cause(ctx); errors.As(sig, new(terminal.SignalError)) {
+		code = exitcode.OfLibrary(sig).Code
 	}
 	return exitcode.Errorf(code, "the ticket of lock %q was not written to %s: %w; %s", r.Name, o.place, err, what)
 }
@@ -144,13 +144,13 @@ func (o *acquireFlags) refused(r *outcome, err error) error {
 	return exitcode.Errorf(exitcode.Busy, "%w, on %s; holdfast show %s says more", err, r.Server, shellWord(r.Name))
 }
 
-// whenInterrupted replaces err if it only says that a signal has ended ctx.
-func whenInterrupted(ctx context.Context, err error, format, arg string) error {
+// whenInterrupted replaces err if a signal has ended ctx.
+func whenInterrupted(ctx context.Context, err error, when string) error {
 	var sig terminal.SignalError
 	if !errors.As(context.Cause(ctx), &sig) || !errors.Is(err, context.Canceled) {
 		return err
 	}
-	return exitcode.Errorf(exitcode.OfLibrary(sig).Code, format, sig.Signal, arg)
+	return exitcode.Interrupted(sig.Signal, when, err)
 }
 
 // kept adds the error of the lock's release to err.
@@ -254,7 +254,7 @@ func (o *ticketFlags) withTicket(f func(context.Context, *holdfast.Client, trans
 			}
 			r.Name, o.from = t.Name(), from
 			if err := f(ctx, locks.Client(), t, r); err != nil {
-				return whenInterrupted(ctx, err, "%s before the server answered; run holdfast %s again", o.flags.Name())
+				return whenInterrupted(ctx, err, "before the server answered; run holdfast "+o.flags.Name()+" again")
 			}
 			return o.print(stdout, r, "")
 		})

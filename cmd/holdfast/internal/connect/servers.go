@@ -296,10 +296,8 @@ func ErrorText(err error) string {
 
 // hidePasswords adds the passwords of a URL to secrets. Those of Sentinel are parameters.
 func (s *Server) hidePasswords(u *url.URL) {
-	var passwords []string
-	if password, ok := u.User.Password(); ok {
-		passwords = append(passwords, password)
-	}
+	password, _ := u.User.Password()
+	passwords := []string{password}
 	for name, values := range u.Query() {
 		if strings.Contains(name, "password") {
 			passwords = append(passwords, values...)

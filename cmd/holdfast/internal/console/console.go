@@ -82,7 +82,8 @@ func (c *Console) write(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text = strings.ReplaceAll(c.Redact(text), "\n", "; ") // joined errors contain line feeds
-	text = strings.ReplaceAll(text, "holdfast: ", "")     // the library's errors begin with it, as every message does
+	// The library's errors begin with "holdfast: ", as every message does. It may also stand in a command that is quoted, as the prefix of keys.
+	text = strings.TrimPrefix(strings.NewReplacer(": holdfast: ", ": ", "; holdfast: ", "; ").Replace(text), "holdfast: ")
 	// An error cannot be reported: this is where errors are reported.
 	_, _ = fmt.Fprintf(c.w, "holdfast: %s\n", printable.Line(text, maxMessage))
 }

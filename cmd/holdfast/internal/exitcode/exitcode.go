@@ -4,6 +4,7 @@ package exitcode
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 
 	"github.com/holdfast-go/holdfast"
@@ -88,6 +89,15 @@ func OfLibrary(err error) *Error {
 		code = Busy
 	}
 	return &Error{code, err}
+}
+
+// Interrupted returns the error of what a signal ended when, such as "while waiting". If err is of an outage, it says so.
+func Interrupted(sig os.Signal, when string, err error) *Error {
+	exit := Errorf(Signal+terminal.Number(sig), "%s %s", sig, when)
+	if errors.Is(err, holdfast.ErrUnavailable) {
+		exit.Err = fmt.Errorf("%w; %w", exit.Err, err)
+	}
+	return exit
 }
 
 // OfOutput gives a failed write to standard output its exit code. If the output's reader has gone, holdfast ends as if SIGPIPE had

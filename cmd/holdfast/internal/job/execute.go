@@ -37,7 +37,7 @@ func (x *execution) execute(env []string) (keeper.Event, error) {
 	if err != nil {
 		return keeper.Event{}, err
 	}
-	x.kept, x.group, x.terminal = kept, terminal.OwnGroup(), terminal.Open()
+	x.kept, x.run.kept, x.group, x.terminal = kept, kept, terminal.OwnGroup(), terminal.Open()
 	defer x.terminal.Close()
 	// If only one of the two is a terminal, the command may be in a pipe with a pager or an editor that uses the terminal. Then the
 	// command gets the foreground only when it asks for it.
@@ -83,10 +83,10 @@ func (x *execution) execute(env []string) (keeper.Event, error) {
 	}
 }
 
-// awaitKeeper waits for the keeper to exit. The lock may be released earlier, because the keeper is all that is left of the job.
-func (x *execution) awaitKeeper() {
-	if x.kept != nil {
-		x.kept.Wait()
+// awaitKeeper waits for the keeper to exit. It is all that is left of the job: the lock is released, and a completion recorded, before.
+func (r *Run) awaitKeeper() {
+	if r.kept != nil {
+		r.kept.Wait()
 	}
 }
 
@@ -140,6 +140,7 @@ func (x *execution) passOn(sig os.Signal) {
 		x.resume()
 	case sig != terminal.BrokenPipe:
 		x.told = x.told || terminal.EndsProgram(sig)
+		x.run.Console.Detailf("%s: passed on to the command; no KILL follows", sig)
 		x.kept.Signal(terminal.Number(sig))
 	}
 }

@@ -146,14 +146,14 @@ until [ -e $DIR/up ]; do sleep 0.01; done; `
 				if still, _ := jobIn(dir); still != kept {
 					t.Errorf("keeper %d has exited", kept)
 				}
-				if len(over) > 0 {
-					t.Errorf("the run is over before keeper %d", kept)
-				}
-				c.after(kept, exit)
 			}
-			if code := <-over; code != c.code {
+			if code := <-over; code != c.code { // it does not wait for the keeper
 				t.Errorf("exit code %d, want %d", code, c.code)
 			}
+			if c.after != nil {
+				c.after(kept, exit)
+			}
+			r.awaitKeeper()
 			if still, left := jobIn(dir); still != 0 || len(left) > 0 {
 				t.Errorf("keeper %d and processes %v remain", still, left)
 			}

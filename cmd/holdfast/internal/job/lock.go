@@ -69,6 +69,7 @@ func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 		select {
 		case <-time.After(min(left, time.Second)):
 		case <-ctx.Done():
+			return nil, err
 		}
 	}
 }
@@ -82,7 +83,7 @@ func (l *Lock) do(ctx context.Context, use func(*holdfast.Lease) error) error {
 }
 
 func (l *Lock) waiting() string {
-	return fmt.Sprintf("waiting for %s; the command was not run", l.Run.title())
+	return fmt.Sprintf("waiting for %s on %s; the command was not run", l.Run.title(), l.Run.Servers.Addr())
 }
 
 func (l *Lock) tellWaiting(ctx context.Context) {

@@ -38,6 +38,7 @@ type Run struct {
 	Locks   *connect.Locks   // made by Connect
 
 	report    Report
+	kept      *keeper.Job // the latest job; nil if none was begun
 	signals   chan os.Signal
 	revoked   chan holdfast.LeaseEvent // receives an operator's request to let go
 	closeTime time.Duration            // how long the library may take to release what it holds when the run ends
@@ -229,7 +230,6 @@ func (r *Run) hold(j *Job, lease *holdfast.Lease, keep bool) (exit *exitcode.Err
 	}
 	r.Console.Detailf("acquired %s, fence %d", r.quotedNames(), lease.Fence())
 	x := &execution{run: r, job: j, lease: lease}
-	defer x.awaitKeeper()
 	held := time.Now()
 	defer func() { r.report.Held = time.Since(held).Milliseconds() }()
 	noteNodes := r.tellNodes(lease)

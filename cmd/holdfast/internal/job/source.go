@@ -41,6 +41,7 @@ var errOver = errors.New("the run is over")
 func (r *Run) runJob(ctx context.Context, s source, j *Job, began time.Time, again func(*exitcode.Error, bool) bool) *exitcode.Error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer r.awaitKeeper()
 	var exit *exitcode.Error // nil while the run waits
 	w := r.wait(ctx, cancel, s)
 	o, isOnce := s.(*onceLock)
@@ -48,7 +49,7 @@ func (r *Run) runJob(ctx context.Context, s source, j *Job, began time.Time, aga
 		interrupt := w.end()
 		r.report.Waited = time.Since(began).Milliseconds()
 		if interrupt != nil {
-			exit = r.interrupted(interrupt, s)
+			r.report.Outcome, exit = Interrupted, exitcode.Interrupted(interrupt, "while "+s.waiting(), nil)
 			r.release(lease, exit)
 			return errOver
 		}
@@ -82,7 +83,8 @@ func (r *Run) runJob(ctx context.Context, s source, j *Job, began time.Time, aga
 		interrupt := w.end()
 		r.report.Waited = time.Since(began).Milliseconds()
 		if interrupt != nil {
-			return r.interrupted(interrupt, s)
+			r.report.Outcome = Interrupted
+			return exitcode.Interrupted(interrupt, "while "+s.waiting(), err)
 		}
 		if errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrQuarantine) && !errors.Is(err, holdfast.ErrReplicas) {
 			r.closeTime = time.Second // the server is unlikely to answer soon
@@ -100,11 +102,6 @@ func lengthen(ctx context.Context, lease *holdfast.Lease, ttl time.Duration) err
 		return nil
 	}
 	return lease.Extend(ctx, ttl)
-}
-
-func (r *Run) interrupted(sig os.Signal, s source) *exitcode.Error {
-	r.report.Outcome = Interrupted
-	return exitcode.Errorf(exitcode.Signal+terminal.Number(sig), "%s while %s", sig, s.waiting())
 }
 
 // wait is a wait for a lease. It handles signals until end is called, and tells the user what the run waits for.
@@ -194,7 +191,7 @@ func (o *onceLock) refused(ctx context.Context, err error) *exitcode.Error {
 		return &exitcode.Error{}
 	case errors.Is(err, once.ErrExhausted):
 		r.report.Outcome = Tries
-		return exitcode.Errorf(exitcode.Tries, "%w (--max-tries); the command was not run", err)
+		return exitcode.Errorf(exitcode.Tries, "%w (on %s); the command was not run; find out why the tries failed, and raise --max-tries for another", err, r.Servers.Addr())
 	}
 	return o.Lock.refused(ctx, err)
 }
@@ -291,7 +288,7 @@ func (c *candidate) do(ctx context.Context, use func(*holdfast.Lease) error) err
 func (c *candidate) refused(_ context.Context, err error) *exitcode.Error { return c.run.failure(err) }
 
 func (c *candidate) waiting() string {
-	return fmt.Sprintf("campaigning for %q; no command was running", c.run.Name)
+	return fmt.Sprintf("campaigning for %q on %s; no command was running", c.run.Name, c.run.Servers.Addr())
 }
 
 // tellWaiting tells who leads, now and after every change, until ctx ends.

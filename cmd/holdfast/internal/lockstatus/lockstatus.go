@@ -48,9 +48,7 @@ type Process struct {
 
 // NewReport returns the report of a lock. quorum means that it is a quorum's lock, whose waiters are unknown.
 func NewReport(s holdfast.Status, quorum bool) *Report {
-	r := &Report{
-		Time: s.Time, Name: s.Name, Key: s.Key, Kind: s.Kind, Held: s.Held(), Fence: s.Fence, Limit: s.Limit, Holders: []Process{},
-	}
+	r := &Report{Time: s.Time, Name: s.Name, Key: s.Key, Kind: s.Kind, Held: s.Held(), Fence: s.Fence, Limit: s.Limit, Holders: []Process{}}
 	if s.Kind == holdfast.KindLatch {
 		r.Count = &s.Count
 	}
@@ -223,7 +221,7 @@ func Age(d time.Duration) string {
 }
 
 // Text says everything that is known of a lock. quorum means that it is a quorum's lock, whose waiters are unknown.
-func Text(s holdfast.Status, quorum bool) string {
+func Text(s holdfast.Status, server string, quorum bool) string {
 	var b strings.Builder
 	sum := Summarize(s)
 	kind := sum.Kind
@@ -240,9 +238,9 @@ func Text(s holdfast.Status, quorum bool) string {
 	}
 	switch {
 	case s.Kind == "":
-		line("free", "the server has no lock of this name")
+		line("free", "%s has no lock of this name", server)
 	case sum.Holders == "-":
-		line("free", "nobody holds it")
+		line("free", "nobody holds it on %s", server)
 	case s.Kind == holdfast.KindLatch || s.Kind == holdfast.KindBarrier || s.Kind == holdfast.KindElection:
 		line("state", "%s", sum.Holders)
 	default:

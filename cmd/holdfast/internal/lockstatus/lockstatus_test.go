@@ -56,7 +56,7 @@ func TestSummarize(t *testing.T) {
 func TestWriteEscapes(t *testing.T) {
 	h := by("evil\n  free", time.Minute, time.Second)
 	h.Host, h.Meta = "\u202ehost", map[string]string{"k\x1b": "v\r\n"}
-	text := Text(holdfast.Status{Name: "n\u202e", Key: "k", Kind: holdfast.KindMutex, Time: now, Holders: []holdfast.Holder{h}, Waiting: 5, Waiters: []holdfast.Waiter{{Identity: "\x07", Since: now}}}, false)
+	text := Text(holdfast.Status{Name: "n\u202e", Key: "k", Kind: holdfast.KindMutex, Time: now, Holders: []holdfast.Holder{h}, Waiting: 5, Waiters: []holdfast.Waiter{{Identity: "\x07", Since: now}}}, "", false)
 	if strings.ContainsAny(text, "\x1b\x07\r\u202e") || strings.Count(text, "\n") != 8 || !strings.Contains(text, "and 4 more") {
 		t.Errorf("written is %q", text)
 	}

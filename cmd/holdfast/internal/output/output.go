@@ -65,7 +65,7 @@ func rename(name string, text []byte, mode fs.FileMode) error {
 	next := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+rand.Text())
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return err
+		return &fs.PathError{Op: "create", Path: name, Err: errors.Unwrap(err)}
 	}
 	_, err = f.Write(text)
 	if mode != 0 {

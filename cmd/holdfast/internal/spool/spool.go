@@ -35,7 +35,7 @@ type message struct {
 const most = 1024
 
 // New returns a Writer that passes on to to. Write waits up to patience until its message has been passed on, so that the message stays in
-// order with what other processes write.
+// order with what other processes write. If patience is 0, no note of dropped messages is written: a program may read them, as JSON.
 func New(to io.Writer, patience time.Duration) *Writer {
 	w := &Writer{to: to, patience: patience, queue: make(chan message, most)}
 	go w.run()
@@ -76,7 +76,7 @@ func (w *Writer) run() {
 	for m := range w.queue {
 		_, _ = w.to.Write(m.text) // an error cannot be reported
 		if len(w.queue) == 0 {
-			if n := w.dropped.Swap(0); n > 0 {
+			if n := w.dropped.Swap(0); n > 0 && w.patience > 0 {
 				_, _ = fmt.Fprintf(w.to, "holdfast: %d messages were dropped\n", n)
 			}
 		}

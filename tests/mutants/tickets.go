@@ -59,7 +59,7 @@ var tickets = []Mutant{
 	mutant("adoption-thought-unsent", "an adoption that went unanswered is taken for one that was not carried out",
 		by("virtual.TestAnAdoptionThatIsGivenUp"), line("adoption-unanswered", "_ = unanswered")),
 	mutant("adopted-beside-earlier-lease", "a process believes in an earlier lease of a lock that it has adopted",
-		by("virtual.TestAnAdoptionEndsAnEarlierLease"), line("adopted-noted", "return h.firstLease(), nil")),
+		by("virtual.TestAnAdoptionEndsAnEarlierLease"), line("adopted-noted", "h.queue = &waitQueue{l: l}; return h.firstLease(), nil")),
 	mutant("foreign-ticket", "a ticket for another prefix is taken for the lock of the same name",
 		by("../.TestTicketsThatAreNone"), line("ticket-prefix", "case false:")),
 	mutant("ticket-not-extended", "a ticket is extended by less than was said",

@@ -65,7 +65,7 @@ func (d *Driver) refresh() {
 	}
 }
 
-// askAny asks nodes, in random order, until one answers. A node that takes longer than slowNode keeps it from asking no other.
+// askAny asks nodes in random order until one answers. It asks the next when a node has failed, or not answered within slowNode.
 func askAny[T any](d *Driver, addrs []string, ask func(addr string) (T, error)) (none T, err error) {
 	results, order, answered := make(chan func() (T, error), len(addrs)), rand.Perm(len(addrs)), 0
 	for err = errNoNodes; answered < len(addrs); {
@@ -99,7 +99,7 @@ func (d *Driver) refreshSlots(ctx context.Context) error {
 	if d.lib.Reload != nil {
 		d.lib.Reload(ctx)
 	}
-	asked, found, err := time.Now(), []Slots(nil), errNoNodes
+	asked, found, err := time.Now(), []Slots(nil), error(nil)
 	if d.lib.Slots != nil {
 		found, err = d.lib.Slots(ctx)
 	} else {

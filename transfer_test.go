@@ -38,7 +38,9 @@ func TestTicketsThatAreNone(t *testing.T) {
 		"Extend for too long":             func() error { return transfer.Extend(t.Context(), c, ticket, 25*time.Hour) },
 		"the text of no ticket":           func() error { _, err := none.MarshalText(); return err },
 	} {
-		want(t, what, ask(), holdfast.ErrInvalid)
+		err := ask()
+		want(t, what, err, holdfast.ErrInvalid)
+		equal(t, what+" names it", strings.Contains(err.Error(), "transfer.Extend by"), strings.HasPrefix(what, "Extend for"))
 	}
 	if none.Name() != "" || none.String() != "transfer.Ticket(none)" {
 		t.Errorf("no ticket is %s, for %q", none, none.Name())

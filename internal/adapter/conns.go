@@ -75,7 +75,8 @@ func (s *conns) current(ctx context.Context) context.Context {
 	return s.era
 }
 
-// dialing returns what opens connections of the set with dial, until that era ends. They close when a server sends what none survives.
+// dialing returns what opens connections of the set with dial, until that era ends. They close when the server sends a reply
+// that would crash the libraries.
 func (s *conns) dialing(dial Dial, era context.Context) Dial {
 	return func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)

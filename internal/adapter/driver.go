@@ -173,7 +173,8 @@ func (d *Driver) sender(node string, u use) resp.Sender {
 	}
 }
 
-// Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip.
+// Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip. In a Cluster it asks any
+// node.
 func (d *Driver) Probe(ctx context.Context) (info driver.ServerInfo, err error) {
 	if d.isClosed(nil) {
 		return info, errClientClosed
@@ -218,7 +219,8 @@ func (d *Driver) connect(ctx context.Context, node string) (driver.Connection, e
 	return d.open(ctx, addr)
 }
 
-// locate returns the address of that node of a Cluster or, if node is "", of the master that sentinels name, the server, or any node.
+// locate returns the address of a server: of that node of a Cluster or, if node is "", of the master that the sentinels name, or of the
+// server, or of any node.
 func (d *Driver) locate(ctx context.Context, node string) (string, error) {
 	switch {
 	case d.follower != nil:

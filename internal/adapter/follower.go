@@ -26,7 +26,7 @@ type follower struct {
 	looked   chan struct{} // closed when the next look ends
 }
 
-// watchPeriod is the time between two looks for the master, and hurryPeriod the shortest, after something has failed.
+// watchPeriod is the time between two looks for the master. After a failure it is hurryPeriod.
 const (
 	watchPeriod = time.Second
 	hurryPeriod = 100 * time.Millisecond

@@ -15,7 +15,8 @@ type Library struct {
 	Name  string   // for people
 	Addrs []string // the servers, the nodes of the Cluster, or the sentinels, as the program named them
 	// Greet makes the library open one connection to the server at addr, with dial, and greet the server on it, in version 2 of the
-	// protocol. Then it leaves the connection alone. If it does not bound that, GreetTimeout does, by ctx, which libraries may ignore.
+	// protocol. The library then leaves the connection alone. If the library does not bound that, GreetTimeout does, by ctx, which
+	// libraries may ignore.
 	Greet        Greet
 	GreetTimeout time.Duration
 	// GreetSentinel is Greet for sentinels, which know the master as Master. It is nil if the driver asks no sentinels.
@@ -36,7 +37,7 @@ type Library struct {
 	ByShared bool
 	// Reload makes the program's client ask again which master has which slots. It may be nil.
 	Reload func(ctx context.Context)
-	// Closed reports whether the program has closed its client, by the node that has the key; nothing is sent. It is nil if it has none.
+	// Closed reports, without sending anything, whether the program has closed its client for the node that has the key. It may be nil.
 	Closed func(key string) bool
 
 	// Dial opens connections as the library does with the program's options.

@@ -29,7 +29,8 @@ type site struct {
 	room map[use]chan struct{} // an item for each call under way
 }
 
-// use is what calls use connections for. Each use has room of its own: acquires that wait for replicas must not hold up renewals.
+// use is a purpose of connections. Calls of one use take no room from those of another, so that acquires that wait for replicas do not
+// hold up renewals.
 type use struct{ durable, urgent bool }
 
 const (

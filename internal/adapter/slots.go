@@ -67,25 +67,28 @@ func (d *Driver) refresh() {
 
 // askAny asks nodes in random order until one answers. It asks the next when a node has failed, or not answered within slowNode.
 func askAny[T any](d *Driver, addrs []string, ask func(addr string) (T, error)) (none T, err error) {
-	results, order, answered := make(chan func() (T, error), len(addrs)), rand.Perm(len(addrs)), 0
+	type result struct {
+		answer T
+		err    error
+	}
+	results, order, answered := make(chan result, len(addrs)), rand.Perm(len(addrs)), 0
 	for err = errNoNodes; answered < len(addrs); {
 		if len(order) > 0 {
 			addr := addrs[order[0]]
 			order = order[1:]
 			if !d.spawn(func() {
 				answer, err := ask(addr)
-				results <- func() (T, error) { return answer, err }
+				results <- result{answer, err}
 			}) {
 				return none, notSent(net.ErrClosed)
 			}
 		}
 		select {
-		case result := <-results:
-			var answer T
-			if answer, err = result(); err == nil {
-				return answer, nil
+		case r := <-results:
+			if r.err == nil {
+				return r.answer, nil
 			}
-			answered++
+			answered, err = answered+1, r.err
 		case <-time.After(slowNode):
 		}
 	}

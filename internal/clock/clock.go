@@ -42,7 +42,8 @@ func Since(t Instant) time.Duration {
 	return Now().Sub(t)
 }
 
-// Sub returns the time from u to t. If the boot clock has gained on the monotonic one, the machine was suspended: it decides.
+// Sub returns the time from u to t. If the boot clock has gained on the monotonic clock, the machine was suspended, and the boot clock
+// decides.
 func (t Instant) Sub(u Instant) time.Duration {
 	mono, boot := t.Mono-u.Mono, t.boot-u.boot
 	if boot-mono > time.Millisecond { // less is the time between reading the two clocks

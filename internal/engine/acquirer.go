@@ -202,7 +202,8 @@ func (acq *acquirer) ask(mode codec.Mode) (*hold, *codec.Reply, error) {
 	return h, reply, err
 }
 
-// step asks the server once, and waits until there is a reason to ask again or the wait queue has changed. A hold ends the attempt.
+// step asks the server once, and waits until there is a reason to ask again or the wait queue has changed. If it returns a hold, the
+// attempt has ended.
 func (acq *acquirer) step() *hold {
 	a := acq.attempt
 	if acq.sub.Confirmations() > 0 && !acq.sub.IsUp() {

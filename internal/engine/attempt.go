@@ -147,8 +147,8 @@ func (a *attempt) request(q codec.Acquire) *codec.Acquire {
 	return &q
 }
 
-// ask requests the lock and that many fences, for a caller that has been trying since began, or begins now if that is zero. It returns the
-// hold if the lock is granted, and the reply if it is not. A reply is large: as a value it would make the stack of every acquire grow.
+// ask requests the lock and that many fences, for a caller that has been trying since began, or begins now if that is zero. It returns a
+// hold if the lock is granted, otherwise a pointer to the reply: replies are so large that one on the stack would make it grow.
 func (a *attempt) ask(ctx context.Context, began time.Time, mode codec.Mode, fences int) (*hold, *codec.Reply, error) {
 	for range 3 {
 		notAfter := a.l.NotAfter()
@@ -203,7 +203,7 @@ func (a *attempt) heard(r lock.Answer[codec.Reply]) (*hold, *codec.Reply, error)
 // errLate is the error if the round trip to the server takes longer than the lease lasts.
 const errLate = lock.Unadvised("the lock was granted, but the reply came after the lease's deadline; the lock is being released")
 
-// takes makes a hold from a reply that grants the lock. sent and heard are of the request and the reply, now is the reply's time in µs.
+// takes makes a hold of a grant. The request was sent at sent, and the reply was read at heard; now is the server time in the reply, in µs.
 func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration, fence uint64, block int64) (*hold, error) {
 	term := a.l.Set.Term()
 	if ttl >= 0 {
@@ -228,7 +228,8 @@ func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration,
 // longestLead bounds how far a fence may be ahead of the server's clock, which may have been set back. The scripts have the same bound.
 const longestLead = 24 * time.Hour
 
-// believable reports whether a fence, from a reply of server time now, may be shown: a guard that sees too high a one shuts out the rest.
+// believable reports whether a fence, from a reply with server time now, may be shown to anybody. A guard that has seen too high a fence
+// shuts out all later holders.
 func believable(fence uint64, now int64) bool {
 	return fence <= uint64(max(now, 0)+longestLead.Microseconds())
 }
@@ -250,7 +251,7 @@ func (a *attempt) holdFromMessage(n *wire.Grant) (*hold, bool) {
 	if server := a.anchor.Server + sinceAnchor.Microseconds(); fence > server+maxLead.Microseconds() || fence < a.anchor.Server/1000*1000 {
 		return nil, false
 	}
-	// The server answered the anchor's request after it was sent, so by our clock the grant is at most this old, and not in the future.
+	// The server answered the anchor's request after it was sent, so by the local clock the grant is at most this old.
 	age := sinceAnchor - time.Duration(n.Now-a.anchor.Server)*time.Microsecond
 	valid := sinceAnchor - max(age, 0) + claim - drift(sinceAnchor+claim)
 	if valid-sinceAnchor < claim/4 {

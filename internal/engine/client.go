@@ -41,7 +41,7 @@ type Client struct {
 	cleanups  exec.Limiter   // for releases of lost leases
 	givenUp   recent[uint64] // hashes of waiters' tokens that were given up, released or lost, but not detached
 	notices   notices
-	// grantingFrom is, in Strict mode, the clock.Reading when the quarantine ends. If there is none, it is when the client last learned that.
+	// grantingFrom is, in Strict mode, the clock.Reading when the quarantine ends; without one, when the client last learned that there is none.
 	grantingFrom atomic.Int64
 	waited       atomic.Int64 // how long the last attempt to be handed a lock had waited, in ns
 	// scriptedUntil is the clock.Reading until which scripts ask for votes; or 0.

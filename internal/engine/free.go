@@ -106,7 +106,8 @@ func (l *Target) isAwaited(ctx context.Context, p *pipe.Pipe) bool {
 	return err != nil || exists.Text != "0"
 }
 
-// end releases what the token has, or may get, after a SET that is no grant. After nil, a script may ask with another token.
+// end releases what the token has, or may get, after a SET that is no grant. Once end has returned nil, a script may ask for the lock, with
+// another token.
 func (a attempt) end(ctx context.Context, began time.Time) error {
 	c, l := a.l.c, a.l
 	a.owed = true

@@ -352,7 +352,8 @@ func (h *hold) lose(err *lock.LostError) {
 	})
 }
 
-// retire ends the hold's leases with err, because the client closes. The server keeps the lock until the last is released or it expires.
+// retire ends the hold's leases with err, because the client closes. The server keeps the lock until the last lease is released or the lock
+// expires.
 func (h *hold) retire(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

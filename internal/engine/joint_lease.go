@@ -95,7 +95,7 @@ func (m *JointLease) Token() uint64 { return slices.Max(slices.Collect(maps.Valu
 // IsShared returns false.
 func (m *JointLease) IsShared() bool { return false }
 
-// partEnded is called when p has ended. In the background it ends the lease if too few parts are left, or calls onLoss. p.g.mu is held.
+// partEnded is called when p has ended, with p.g.mu held. In the background, it ends the lease if too few parts are left, or calls onLoss.
 func (m *JointLease) partEnded(p *holdLease) {
 	select {
 	case <-m.done: // the lease has ended, and its parts with it
@@ -204,7 +204,7 @@ func (m *JointLease) Tokens() map[string]uint64 {
 		return map[string]uint64{m.of.name: m.fence}
 	}
 	all := map[string]uint64{}
-	for _, p := range m.parts { // without m.mu, which is held when WhenOver's functions are called: the parts of a Multi never change
+	for _, p := range m.parts { // without m.mu, which WhenOver's functions are called with; a Multi's parts never change
 		all[p.Name()] = p.fence
 	}
 	return all

@@ -55,7 +55,8 @@ func (c *Client) listening(l *Target) (by notify.Confirmation, up bool) {
 	return c.notifier.Confirmed(c.channelOf(l))
 }
 
-// maxStrays bounds how many unwanted grants are given back at once: anyone who may publish can send many. Others end with their claim.
+// maxStrays bounds how many unwanted grants are given back at once: anyone who may publish can send any number. A grant that is not given
+// back ends with its claim.
 const maxStrays = 16
 
 func (c *Client) notified(payload string) {
@@ -69,7 +70,7 @@ func (c *Client) notified(payload string) {
 	switch {
 	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.Set.Kind.Name):
 		a.notify(m)
-	// Anyone who may publish on the client's channel can name any token, even a holder's. So only a lock that the client no longer wants is given back.
+	// Anyone who may publish on the channel can name any token, even a holder's. So only a token that is no longer wanted is released.
 	case m.Grant != nil && c.givenUp.has(grant{m.Grant.Lock, m.Token}.hash()):
 		select {
 		case c.strays <- struct{}{}:
@@ -137,7 +138,8 @@ func (w *Watcher) Leave() {
 	}
 }
 
-// maxWatchSleep is the longest time between two checks; maxDeafSleep, while the watcher is not subscribed or if the last check failed.
+// maxWatchSleep is the longest time between two checks. It is maxDeafSleep while the watcher is not subscribed, or if the last check
+// failed.
 const (
 	maxWatchSleep = 30 * time.Second
 	maxDeafSleep  = time.Second

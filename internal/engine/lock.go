@@ -262,7 +262,8 @@ func (l *Target) interchangeable(m *Target) bool {
 	return l.c == m.c && l.Keys == m.Keys && (l.Set == m.Set || l.Set.Interchangeable(m.Set))
 }
 
-// asking returns the context for requests that are sent until end, unless end is zero. It ends a little later, for their answers.
+// asking returns the context for requests that are sent until end, unless end is zero. It ends a little after end, so that they can be
+// answered.
 func (c *Client) asking(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	if end.IsZero() {
 		return ctx, func() {}
@@ -285,7 +286,8 @@ func TimeUp(end time.Time) (_ <-chan time.Time, stop func() bool) {
 // IsOver reports whether end has passed. It returns false if end is zero.
 func IsOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end) }
 
-// heldBy returns the error of a lock that was not granted in time. If holder fails, the lock is still held: the server told the waiter.
+// heldBy returns the error of a lock that was not granted in time. If holder fails, the lock is still known to be held: the server told the
+// waiter so.
 func heldBy(asking context.Context, name string, holder func(context.Context) (lock.Holder, error)) error {
 	held := &lock.HeldError{Name: name}
 	if h, err := holder(asking); err == nil {

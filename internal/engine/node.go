@@ -89,7 +89,8 @@ type NodeAttempt struct {
 	err  error // why the call failed
 }
 
-// Attempt returns an attempt of a round at the node. Each has its own token, so that no server with two addresses grants the lock twice.
+// Attempt returns an attempt of a round at the node. Each attempt has its own token, so that a server with two addresses does not grant the
+// lock twice.
 func (l *Target) Attempt(round string) *NodeAttempt {
 	head := wire.HeadBegin + wire.Head(round) + wire.Head(lock.RandomText()[roundLength:]) + wire.HeadEnd
 	return &NodeAttempt{attempt: &attempt{l: l, head: head, particulars: &nothingParticular}}
@@ -179,7 +180,8 @@ func (v *NodeAttempt) TakeFree(ctx context.Context) error {
 // Trip returns how long the node took to answer the call.
 func (v *NodeAttempt) Trip() time.Duration { return v.call.Heard.Mono - v.call.Sent.Mono }
 
-// scriptedFor is how long scripts ask for votes after a vote that did not count: the node may have replicas, be behind, or refuse one.
+// scriptedFor is how long scripts ask for votes after a vote that did not count. The node may have replicas, be behind, or refuse one of
+// the commands.
 const scriptedFor = 10 * time.Second
 
 // Take records a node's reply that grants the lock, to a request that was sent at sent. It returns an error if the grant cannot count.

@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// heedAfter is how old a lease is when its client begins to listen to notices. Nobody breaks a younger one by hand.
+// heedAfter is how old a lease is when its client begins to listen to notices. Nobody breaks a younger one by hand, and programs with short
+// leases need no subscription.
 const heedAfter = time.Second
 
 // fenceAfter is the greatest age of a lease at its first renewal, which writes the fence into the lock's value. The client listens by then,
@@ -44,7 +45,7 @@ type notices struct {
 	unmatchedUntil atomic.Int64 // the clock.Reading until which that may be so; 0 if there was no such notice
 }
 
-// grant is a lock's key, with a holder's grant id or, in Client.givenUp, a token.
+// grant identifies a hold of a lock: by the lock's key and the holder's grant id or, in Client.givenUp, the whole token.
 type grant struct{ key, id string }
 
 var grantSeed = maphash.MakeSeed()
@@ -228,7 +229,8 @@ func (r *revocation) ask() bool {
 	}
 }
 
-// Revoked implements Lease. The server knows one holder, so all leases of a hold are asked together, including later ones.
+// Revoked implements Lease. The server knows one holder, so all leases of a hold are asked together, including later ones to which the lock
+// is passed on.
 func (l *holdLease) Revoked() <-chan struct{} {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()

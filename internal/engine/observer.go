@@ -88,7 +88,8 @@ func (c *Client) observing(ctx context.Context) *observation {
 // observable is a lock that observers can be told about.
 type observable interface{ subject() lock.Subject }
 
-// observe tells observers that an acquire begins, and returns its context, which is the observation; without observers, nil and ctx.
+// observe tells observers that an acquire begins, and returns its context, which is the observation. Without observers it returns nil and
+// ctx itself.
 func (c *Client) observe(ctx context.Context, l observable, try bool) (*observation, context.Context) {
 	if c.Config.Observer == nil {
 		return nil, ctx

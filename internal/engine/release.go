@@ -37,7 +37,8 @@ func (l *holdLease) release(ctx context.Context, how ending) error {
 	return c.releaseUntil(ctx, l.Name(), func(ctx context.Context) error { return l.releaseAfter(ctx, first, how) })
 }
 
-// isLimit reports whether a release is waited for only until ctx's deadline. One that has ended sets no limit.
+// isLimit reports whether a release is waited for only until ctx's deadline. A context that has ended sets no limit: the lock is released
+// all the same.
 func isLimit(ctx context.Context) bool {
 	_, bounded := ctx.Deadline()
 	return bounded && ctx.Err() == nil

@@ -76,7 +76,8 @@ func (h *hold) canRenew() bool {
 	return !h.final
 }
 
-// renewTTL returns the TTL to ask for: want, or less if MaxHold allows no more. final reports that no more is allowed after that.
+// renewTTL returns the TTL to ask for: want, or less if MaxHold allows no more. final reports that the hold then lasts as long as MaxHold
+// allows.
 func (h *hold) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
 	if b := h.bound(); b.maxHold > 0 {
 		remaining := max(b.maxHold-clock.Since(b.since), time.Millisecond)
@@ -102,7 +103,8 @@ func (h *hold) plan(now clock.Instant) {
 	}
 }
 
-// heedsBy returns when the hold is old enough for its client to listen to notices; false if the client listens already, or never will.
+// heedsBy returns when the hold is old enough for its client to listen to notices. It returns false if the client listens already, or never
+// will.
 func (h *hold) heedsBy() (clock.Reading, bool) {
 	if h.l.c.notices.listening.Load() || h.l.Set.PollInterval > 0 {
 		return 0, false

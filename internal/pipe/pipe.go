@@ -135,8 +135,8 @@ func StartBehind(earlier, c *Call, then func(error)) bool {
 	return l.follow(c)
 }
 
-// WordsOf returns the words of a call's command. For a script, that is EVALSHA or, if bySource is set because the server may not know the
-// script, EVAL.
+// WordsOf returns the words of a call's command; for a script, those of EVALSHA or, if bySource is set, EVAL, since the server may not
+// know the script.
 func WordsOf(c driver.Call, bySource bool) []string {
 	head := []string{c.Script.Command}
 	switch {

@@ -40,7 +40,7 @@ func (e *Error) Error() string {
 	return TextOf(e, errs)
 }
 
-// TextOf returns the text of e with these errors of its nodes. It says once what was asked, and advice that several of them end with.
+// TextOf returns the text of e with these errors of its nodes. It says only once what was asked, and what advice several of them end with.
 func TextOf[E error](e *Error, nodes []E) string {
 	task := exec.TaskOf(e.Task, e.Op, e.Name)
 	text := fmt.Sprintf("holdfast: %s: too few nodes answered as they should; %d of %d have to", task, e.Need, e.Of)
@@ -185,7 +185,8 @@ func (q *Quorum) refused(l *mutex, votes []vote) error {
 	return q.tooFew("acquire", l.name, errs)
 }
 
-// contestedError is the error of a node whose vote another contender has, or which keeps it for one, while no majority names a holder.
+// contestedError is the error of a node that has given its vote to another contender, or keeps it for one, while no majority names a
+// holder.
 type contestedError struct{ text string }
 
 func (e contestedError) Error() string { return e.text }

@@ -32,7 +32,8 @@ func (q *Quorum) NewInspector() *Inspector {
 	return in
 }
 
-// Lookup calls yield with the status of the lock of that name, or an error. A quorum has no exact keys. A free lock's status has no Form.
+// Lookup calls yield with the status of the lock of that name, or an error. A quorum has no exact keys. The status of a lock that nobody
+// holds has no Form.
 func (in *Inspector) Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool) {
 	s, err := in.q.Mutex(name).Status(ctx)
 	if err == nil && len(s.Holders) == 0 {
@@ -99,7 +100,8 @@ func (in *Inspector) List(ctx context.Context, p inspector.Pattern, yield func(l
 	}
 }
 
-// Absent returns the errors of the nodes that failed during the latest List, without those that List had no held lock to ask about.
+// Absent returns the errors of the nodes that failed during the latest List. It omits nodes that List did not have to ask because no lock
+// is held.
 func (in *Inspector) Absent() []error {
 	if absent := in.absent.Load(); absent != nil {
 		return *absent
@@ -118,7 +120,8 @@ func (in *Inspector) areTooFew(errs []error) bool {
 	return there < in.q.need
 }
 
-// verdicts asks all nodes about these locks. It returns what a majority says of each, or why it does not, and notes in down who fails.
+// verdicts asks all nodes about these locks, and returns for each what a majority says, or why they do not agree. It notes in down which
+// nodes cannot be asked.
 func (in *Inspector) verdicts(ctx context.Context, batch []inspector.Found, down []error) ([]lock.Status, []error) {
 	answers, refusals := make([][]lock.Status, len(in.nodes)), make([][]error, len(in.nodes))
 	copy(down, together(in.nodes, func(i int) (err error) {
@@ -172,7 +175,7 @@ func (in *Inspector) Revoke(ctx context.Context, name, grant, reason, _ string) 
 	})
 }
 
-// onGrant calls f, which does something to a grant, for each node. A node that f finds without the grant is done if another has it.
+// onGrant calls f, which does something to a grant, for each node. A node without the grant counts as done if another node has it.
 func (in *Inspector) onGrant(ctx context.Context, op, name string, f func(node *inspector.Inspector) error) error {
 	errs := together(in.nodes, func(i int) error { return f(in.nodes[i]) })
 	var done bool

@@ -63,7 +63,8 @@ func New(clients ...*engine.Client) (*Quorum, error) {
 
 func (q *Quorum) Mutex(name string, opts ...kind.Option) engine.Lock { return q.newLock(name, opts) }
 
-// Nodes returns the addresses of the servers that hold a lease of the quorum now, in alphabetical order; none for another lease.
+// Nodes returns the addresses of the servers that currently hold a lease of the quorum, in alphabetical order. It returns none for another
+// lease.
 func (q *Quorum) Nodes(l engine.Lease) []string {
 	own, is := l.(*lease)
 	if !is || own.l.q != q {

@@ -64,7 +64,8 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	if err != nil {
 		return nil, err
 	}
-	// A node vouches for the fence until its grant's deadline: until then it grants the lock to nobody else; without its counter, to none.
+	// A node vouches for the fence until its grant's deadline: it grants the lock to nobody else before that and, if it has lost its
+	// counter, grants nothing.
 	now := clock.Now()
 	if slices.ContainsFunc(granted, func(v vote) bool { return v.a.Expired(now) }) {
 		return nil, q.late(l)

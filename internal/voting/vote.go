@@ -94,7 +94,8 @@ func (q *Quorum) askFree(ctx context.Context, l *mutex, v vote, terms terms, cou
 	})
 }
 
-// afterFree returns the vote of a node whose answer is not clearly a grant. If it does not say who has the lock, a script asks.
+// afterFree returns the vote of a node whose answer is not clearly a grant. If the answer does not say who has the lock, afterFree asks by
+// script.
 func (q *Quorum) afterFree(ctx context.Context, l *mutex, v vote, terms terms) vote {
 	waiting, cancel := context.WithTimeout(ctx, terms.timeout)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 func TestWhoWaitsForReplicasLeavesConnections(t *testing.T) {
 	each(t, func(t *testing.T, a adapter) {
 		// A request that waits is given up after the client's own timeout of some seconds. If a machine takes
-		// that long until all of them wait, the attempt shows nothing. If those that wait hold up the others, that is so each time.
+		// that long until all of them wait, the attempt shows nothing. If they hold up the others, they do so each time.
 		for range 20 {
 			if seen := urgentAmongWaiting(t, a); seen || t.Failed() {
 				return

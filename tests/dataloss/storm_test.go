@@ -136,7 +136,7 @@ type load struct {
 type quarantine struct{ began, ready time.Time }
 
 // startLoad makes clients acquire the lock again and again, and hold it for up to its longest lease, or until it is lost. One of them
-// calls TryAcquire with a short RetryTimeout, so that it has the lock as soon as the server grants it.
+// calls TryAcquire with a short RetryTimeout, so that it gets the lock as soon as the server grants it.
 func startLoad(t *testing.T, open func(*holdfast.Config) *holdfast.Client, cfg *holdfast.Config) *load {
 	initialise(t, open(cfg))
 	ld := &load{t: t, recorder: history.NewRecorder(nil)}

@@ -134,7 +134,7 @@ func TestLatch(t *testing.T) {
 			l.kept(86400000)
 			l.expect("count T T 0 0 -1", l.look("0"))
 		},
-		// What has the queue's key keeps a party from being counted down, and its hold stays, to be released later.
+		// While the queue's key has another type, a party cannot be counted down. Its hold stays, and can be released later.
 		"done beside a queue of another type": func(l parties) {
 			l.expect("granted T P T 1", l.join("A", 60000))
 			l.rdb.Set(l.t.Context(), "{k}:q", "theirs", 0)

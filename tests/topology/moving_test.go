@@ -72,7 +72,7 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 		backend.Release(t, next)
 	})
 
-	// The new owner of the keys does not have the waiters' subscriptions until the slot is its own. From then on they are in its queue.
+	// The keys' new node has the waiters' subscriptions only once the slot is its own. From then on they are in its queue.
 	t.Run("waited for while its keys are elsewhere", func(t *testing.T) {
 		name := names[2]
 		q := newQueueOf(t, open, waited(name))

@@ -337,8 +337,7 @@ func TestRenewalsToAServerThatRefuses(t *testing.T) {
 	})
 }
 
-// Release works with a context that has ended, which may be the only one that cleanup code has. A lease does not end with the context
-// of its acquire.
+// Release works with a context that has ended: cleanup code may have no other. A lease outlasts the context of its acquire.
 //
 // Bug: A release fails on a cancelled context.
 func TestReleaseWorksOnAnEndedContext(t *testing.T) {

@@ -71,7 +71,7 @@ func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 		bubbleOf(t, what, func(t *testing.T, srv *holdfasttest.Server) {
 			const minutes = 2
 			locks, least := 10, 0
-			if subscribed == nil { // enough to exceed the bound if each reopens the subscription once more, unless that takes too long
+			if subscribed == nil { // so many that they exceed the bound if each reopens the subscription; the race detector is too slow for that
 				if locks, least = 110, (2*minutes-1)*3; race.Detector {
 					locks = 40
 				}

@@ -75,7 +75,7 @@ type Report struct {
 	Void       int // not counted: trouble that was not the locks' fault
 	Operations int
 	Grants     int
-	Rounds     int // that are over. In each, all kinds came about alone, and in all but the first all pairs, too
+	Rounds     int // how many are over; see coverage
 	Violations int // histories with findings
 	Unknown    int // checks that were given up: see Inconclusive
 

@@ -275,8 +275,8 @@ func (s *sidecar) about(answer sidecarAnswer) sidecarStatus {
 	return all
 }
 
-// isOurs reports whether requests for this host are answered: addresses, localhost, and the names of --http-host. Other names are refused
-// because a web page can read the answers by making its own name resolve to this machine (DNS rebinding); the browser then sends that name.
+// isOurs reports whether requests for this host are answered: for an address, localhost, or a name of --http-host. A web page could make
+// another name, its own, resolve to this machine (DNS rebinding), and read the answers.
 func (s *sidecar) isOurs(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -57,7 +57,7 @@ func (o *serverFlags) next(s holdfast.Status) string {
 		"    " + o.hint("revoke", o.prefix, s.Name, "--grant", h.Grant) + "\n    " + o.hint("break", o.prefix, s.Name, "--grant", h.Grant) + "\n"
 }
 
-// hint returns a command for the same server, as users may copy it into a shell. Without a name, it is about all locks under the prefix.
+// hint returns a command that works if it is pasted into a shell. If name is "", it is about all locks under the prefix.
 func (o *serverFlags) hint(command, prefix, name string, flags ...string) string {
 	words := []string{"holdfast", command}
 	if prefix != "" || os.Getenv("HOLDFAST_PREFIX") != "" {

@@ -220,7 +220,7 @@ func fit(columns []column, rows [][]string, terminal int) *layout {
 	return l
 }
 
-// width returns the width of the table. If cut is set, its columns count as cut as far as possible.
+// width returns the width of the table; if cut is set, with its columns cut as short as possible.
 func (l *layout) width(cut bool) int {
 	sum := -gap
 	for i, w := range l.widths {

@@ -144,7 +144,7 @@ func (o *acquireFlags) refused(r *outcome, err error) error {
 	return exitcode.Errorf(exitcode.Busy, "%w, on %s; holdfast show %s says more", err, r.Server, shellWord(r.Name))
 }
 
-// whenInterrupted replaces err if a signal has ended ctx.
+// whenInterrupted returns err, or what to say instead if a signal has ended ctx.
 func whenInterrupted(ctx context.Context, err error, when string) error {
 	var sig terminal.SignalError
 	if !errors.As(context.Cause(ctx), &sig) || !errors.Is(err, context.Canceled) {

@@ -29,7 +29,7 @@ func (p ticketPlace) isDescriptor() bool {
 
 func (p ticketPlace) isStdout() bool { return p == "/dev/stdout" || p == "/dev/fd/1" }
 
-// check returns an error if a ticket cannot be written. It is called before a long wait. The file must not exist, but its folder must.
+// check returns an error if a ticket could not be written: if the file exists, or its folder does not. It is called before a long wait.
 func (p ticketPlace) check() error {
 	if p.isDescriptor() {
 		f, err := os.OpenFile(string(p), os.O_WRONLY|syscall.O_NONBLOCK, 0)

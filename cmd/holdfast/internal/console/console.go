@@ -82,7 +82,7 @@ func (c *Console) write(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text = strings.ReplaceAll(c.Redact(text), "\n", "; ") // joined errors contain line feeds
-	// The library's errors begin with "holdfast: ", as every message does. It may also stand in a command that is quoted, as the prefix of keys.
+	// The library's errors begin with "holdfast: ", as every message does. Elsewhere it may be the prefix of keys in a command.
 	text = strings.TrimPrefix(strings.NewReplacer(": holdfast: ", ": ", "; holdfast: ", "; ").Replace(text), "holdfast: ")
 	// An error cannot be reported: this is where errors are reported.
 	_, _ = fmt.Fprintf(c.w, "holdfast: %s\n", printable.Line(text, maxMessage))

@@ -177,6 +177,6 @@ func (h *History) Handovers() []time.Duration {
 // Instant is a moment on a clock that all processes of the demo share, so that their records can be put in order. 0 means never.
 type Instant = time.Duration
 
-// At converts t, such as a lease's deadline. If the process is paused between the readings of the two clocks, the result is too early, so
-// that no record says that a lease lasted longer than it did.
+// At converts a time, such as a lease's deadline, to an Instant. A pause between its two readings of clocks makes the result too early, so
+// no record says that a lease lasted longer than it did.
 func At(t time.Time) Instant { return Now() + time.Until(t) }

@@ -13,7 +13,7 @@ func dieWithThread(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// clockError bounds the error of an Instant: between its two readings of clocks, At takes well under a microsecond.
+// clockError bounds the error of an Instant. The two readings of clocks in At are less than a microsecond apart.
 const clockError = time.Microsecond
 
 // Now reads CLOCK_MONOTONIC, which is one clock for the whole machine.

@@ -91,7 +91,8 @@ func OfLibrary(err error) *Error {
 	return &Error{code, err}
 }
 
-// Interrupted returns the error of what a signal ended when, such as "while waiting". If err is of an outage, it says so.
+// Interrupted returns the error for a program that a signal ended. when is such as "while waiting". An err that says that the server is
+// unavailable is added.
 func Interrupted(sig os.Signal, when string, err error) *Error {
 	exit := Errorf(Signal+terminal.Number(sig), "%s %s", sig, when)
 	if errors.Is(err, holdfast.ErrUnavailable) {

@@ -83,7 +83,7 @@ func (x *execution) execute(env []string) (keeper.Event, error) {
 	}
 }
 
-// awaitKeeper waits for the keeper to exit. It is all that is left of the job: the lock is released, and a completion recorded, before.
+// awaitKeeper waits for the keeper to exit, the last process of the job. It is called after the completion was recorded, which must not wait.
 func (r *Run) awaitKeeper() {
 	if r.kept != nil {
 		r.kept.Wait()

@@ -36,8 +36,8 @@ type source interface {
 // errOver tells a source that the run needs no other lease, and that the job is not to be recorded as completed.
 var errOver = errors.New("the run is over")
 
-// runJob runs the job under a lease of s, and then under further leases while again returns true. It passes to again the exit code, and
-// whether a signal asked holdfast to end. A signal ends the wait for a lease.
+// runJob runs the job under a lease of s, and once more under another for as long as again returns true. It calls again with the exit code,
+// and with whether a signal asked holdfast to end. A signal also ends the wait for a lease.
 func (r *Run) runJob(ctx context.Context, s source, j *Job, began time.Time, again func(*exitcode.Error, bool) bool) *exitcode.Error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -88,7 +88,7 @@ func (g *guard) ring() {
 	}
 }
 
-// end ends the guard, for good. It returns why the guard has killed the keeper, or "" if it has not.
+// end ends the guard. It returns why the guard killed the keeper, or "" if it did not.
 func (g *guard) end() Cause {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/terminal"
 )
 
-// Writer passes what is written on to another writer, in order. It keeps messages while that one blocks, as a pipe does whose reader is
-// stopped, or a terminal after ^S. If it has too many, it drops new ones, and later writes how many.
+// Writer passes messages on to another writer, in order. While that writer blocks, as a pipe does whose reader is stopped, or a terminal
+// after ^S, it keeps them. If it has too many, it drops new ones, and later writes how many.
 type Writer struct {
 	to       io.Writer
 	patience time.Duration
@@ -35,7 +35,7 @@ type message struct {
 const most = 1024
 
 // New returns a Writer that passes on to to. Write waits up to patience until its message has been passed on, so that the message stays in
-// order with what other processes write. If patience is 0, no note of dropped messages is written: a program may read them, as JSON.
+// order with what other processes write. If patience is 0, it is not written how many were dropped, since a program may read the messages.
 func New(to io.Writer, patience time.Duration) *Writer {
 	w := &Writer{to: to, patience: patience, queue: make(chan message, most)}
 	go w.run()

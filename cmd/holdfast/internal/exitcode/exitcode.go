@@ -91,8 +91,7 @@ func OfLibrary(err error) *Error {
 	return &Error{code, err}
 }
 
-// Interrupted returns the error for a program that a signal ended. when is such as "while waiting". An err that says that the server is
-// unavailable is added.
+// Interrupted returns the error for what a signal ended, with when, such as "while waiting", and with err if the server was unavailable.
 func Interrupted(sig os.Signal, when string, err error) *Error {
 	exit := Errorf(Signal+terminal.Number(sig), "%s %s", sig, when)
 	if errors.Is(err, holdfast.ErrUnavailable) {

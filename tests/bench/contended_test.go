@@ -79,7 +79,9 @@ func TestWhatIsSeenOfHolders(t *testing.T) {
 				t.Errorf("%d cycles, but grants %v", o.Cycles, o.Grants)
 			}
 			for _, d := range o.Handovers {
-				expect.Between(t, "a hand-over's time", d, 0, time.Since(began))
+				if !c.overlap || d > 0 { // the next holder of a lock that does not exclude may enter before this one has left
+					expect.Between(t, "a hand-over's time", d, 0, time.Since(began))
+				}
 			}
 		})
 	}

@@ -176,9 +176,7 @@ class Subscription {
   since: Instant | undefined; // when it was confirmed
   #redis: Redis | undefined;
   #confirmation = deferred();
-  constructor(
-    readonly server: Server, readonly channel: string, readonly heard: (message: string) => void, readonly confirmed: () => void,
-  ) {}
+  constructor(readonly server: Server, readonly channel: string, readonly heard: (text: string) => void, readonly confirmed: () => void) {}
 
   /** Waits for the confirmation, for a second at most. */
   async ready(signal: AbortSignal | undefined): Promise<void> {

@@ -89,7 +89,7 @@ function newConnection(options: RedisOptions): Redis {
 
 /** The server, over one connection. The request after a failure opens another one. */
 class Server {
-  roundTripMs = 0;
+  roundTripMs = 0; // on average
   #connection: { redis: Redis; ready: Promise<Redis> } | undefined;
   closed = false;
   #latest: Moment = { now: 0, sent: new Instant() };
@@ -141,8 +141,8 @@ class Server {
   }
 
   #reckon<M extends Moment>(reply: M): M {
-    this.roundTripMs = reply.sent.elapsed;
-    if (this.#latest.sent.elapsed > this.roundTripMs) this.#latest = reply;
+    this.roundTripMs += (reply.sent.elapsed - this.roundTripMs) / 8;
+    if (this.#latest.sent.elapsed > reply.sent.elapsed) this.#latest = reply;
     return reply;
   }
 

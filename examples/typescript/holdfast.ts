@@ -228,7 +228,7 @@ class Bid {
   score = ""; // in the queue
   #member = ""; // if the token may be in the queue
   #tombstone = 0; // not-after of the latest request that may still arrive
-  readonly #news: News[] = [];
+  readonly news: News[] = []; // not heard yet
   #arrival = deferred();
 
   /** `place` is the score of an earlier entry whose place the token takes. */
@@ -267,15 +267,15 @@ class Bid {
   tell(news: News): void {
     if (this.state === "ended" && news.kind === "grant") this.release().catch(() => {});
     if (this.state !== "waits") return;
-    this.#news.push(news);
+    this.news.push(news);
     this.#arrival.resolve();
   }
 
   /** The next news, or undefined if there is none for ms. */
   async hear(ms: number, signal: AbortSignal | undefined): Promise<News | undefined> {
     this.#arrival = deferred();
-    if (this.#news.length === 0) await bounded(this.#arrival.promise, signal, ms).catch(unlessPassing);
-    return this.#news.shift();
+    if (this.news.length === 0) await bounded(this.#arrival.promise, signal, ms).catch(unlessPassing);
+    return this.news.shift();
   }
 
   /** Ends a token that waits, and gives up what it may get. */
@@ -464,7 +464,7 @@ export class Lock {
         pause = await this.#untilLook(reply, wait);
         if (wait.deaf > 3) return undefined;
       } catch (e) {
-        if (!wait.answered || !passes(e)) throw e;
+        if (!(wait.answered || bid.news.some(({ kind }) => kind === "grant")) || !passes(e)) throw e;
       }
       const lease = await this.#sleep(bid, pause, wait.signal);
       if (lease) return lease;

@@ -111,7 +111,7 @@ class Server {
   async heardBy(channel: string): Promise<number> { return Number((await this.#evaluate(COUNT, [], ["NUMSUB", channel])).text); }
 
   async open(): Promise<Redis> {
-    if (this.closed) throw new Unavailable("the client is closed");
+    if (this.closed) throw new HoldfastError("the client is closed");
     if (!this.#connection) {
       const redis = newConnection(this.options);
       this.#connection = { redis, ready: this.#greet(redis) };
@@ -127,7 +127,9 @@ class Server {
   }
 
   async #greet(redis: Redis): Promise<Redis> {
-    await redis.connect();
+    let cause: unknown;
+    redis.on("error", (e) => (cause = e));
+    await redis.connect().catch((e: unknown) => { throw new Unavailable(`cannot connect to ${address(this.options)}: ${cause ?? e}`); });
     const sent = new Instant();
     const [hello, time] = (await Promise.all([redis.call("HELLO"), redis.time()])) as [string[], number[]];
     const is = (field: string) => String(hello[hello.indexOf(field) + 1]);
@@ -315,8 +317,7 @@ export class Lease {
   #deadline: { from: Instant; ms: number };
   #underWay = 0;
   #renewal: NodeJS.Timeout | undefined;
-  /** @internal */
-  constructor(bid: Bid, readonly fence: number, from: Instant, ms: number, renewAfter: number) {
+  /** @internal */ constructor(bid: Bid, readonly fence: number, from: Instant, ms: number, renewAfter: number) {
     this.#bid = bid;
     this.#deadline = { from, ms };
     bid.state = "holds";
@@ -386,8 +387,7 @@ export class Lock {
   /** @internal */ readonly keys: string[];
   /** @internal */ readonly family: "" | "share_";
   readonly #client: Client;
-  /** @internal */
-  constructor(client: Client, readonly name: string, readonly ttl: number, readonly shape: Shape) {
+  /** @internal */ constructor(client: Client, readonly name: string, readonly ttl: number, readonly shape: Shape) {
     if (!Number.isInteger(ttl) || ttl < 5) throw new RangeError(`holdfast: a TTL of ${ttl} is not a whole number of ms from 5 on`);
     const [kind] = shape;
     this.key = `${client.prefix}{${checked(name)}}`;
@@ -504,8 +504,7 @@ export class Lock {
     const { server, bids } = this.#client;
     const holds = !this.family && [...bids.values()].some(({ state, lock }) => state === "holds" && lock.key === this.key);
     if (!bid.anchor || holds) return undefined;
-    const { now, sent } = bid.anchor;
-    const since = sent.elapsed;
+    const { now, sent, sent: { elapsed: since } } = bid.anchor;
     const claim = Math.min(grant.claim, bid.claim);
     const left = claim - Math.max(since - (grant.now - now) / 1000, 0) - drift(since + claim);
     const credible = grant.fence >= now - (now % 1000) && grant.fence <= server.time + 2e6;
@@ -554,7 +553,7 @@ export class Client {
     if (/[{}]/.test(checked(prefix))) throw new RangeError("holdfast: a prefix has no braces");
     const texts = SCRIPTS.map(async (name) => [name, script(await readFile(join(scripts, `${name}.lua`), "utf8"))] as const);
     const server = new Server(redis, new Map(await Promise.all(texts)));
-    await server.open();
+    await server.heardBy("");
     return new Client(server, prefix, info);
   }
 
@@ -577,6 +576,7 @@ export class Client {
     this.server.closed = true;
     this.server.drop();
     this.subscription.renew();
+    this.subscription.confirmed(); // waiters learn that the client is closed
   }
 
   /** Runs f when those before have ended, so that only one of this process's callers is in the lock's queue. @internal */

@@ -80,11 +80,10 @@ const address = ({ path, host = "localhost", port = 6379 }: RedisOptions) => pat
 
 /** A connection that is not opened again when it ends, and sends nothing twice. */
 function newConnection(options: RedisOptions): Redis {
-  const redis = new Redis({
+  return new Redis({
     ...options, lazyConnect: true, protocol: 2, replyMapping: "legacy", maxRetriesPerRequest: 0, retryStrategy: () => null,
     enableOfflineQueue: false, enableReadyCheck: false, autoResubscribe: false, autoResendUnfulfilledCommands: false,
-  });
-  return redis.on("error", () => {}); // requests fail, too
+  }).on("error", () => {}); // requests fail, too
 }
 
 /** The server, over one connection. The request after a failure opens another one. */
@@ -102,7 +101,7 @@ class Server {
     for (;;) {
       const { text, sent } = await this.#evaluate(this.scripts.get(name)!, keys, args);
       if (text.startsWith("error AGAIN")) continue;
-      if (text.startsWith("error ")) throw this.#failure(text.slice("error ".length), keys[0]);
+      if (text.startsWith("error ")) throw this.#refusal(text.slice("error ".length), keys[0]!);
       const [word = "", now, ...fields] = text.split(" ");
       return this.#reckon({ word, now: Number(now), fields, sent });
     }
@@ -114,9 +113,10 @@ class Server {
     if (this.closed) throw new HoldfastError("the client is closed");
     if (!this.#connection) {
       const redis = newConnection(this.options);
-      this.#connection = { redis, ready: this.#greet(redis) };
-      this.#connection.ready.catch(() => this.drop(redis));
-      redis.once("end", () => this.drop(redis));
+      let cause: unknown; // without it, ioredis says only that the connection is closed
+      redis.once("end", () => this.drop(redis)).on("error", (e) => (cause = e));
+      const refused = (e: unknown) => { this.drop(redis); throw this.#failure(cause ?? e); };
+      this.#connection = { redis, ready: this.#greet(redis).catch(refused) };
     }
     return this.#connection.ready;
   }
@@ -127,9 +127,7 @@ class Server {
   }
 
   async #greet(redis: Redis): Promise<Redis> {
-    let cause: unknown;
-    redis.on("error", (e) => (cause = e));
-    await redis.connect().catch((e: unknown) => { throw new Unavailable(`cannot connect to ${address(this.options)}: ${cause ?? e}`); });
+    await redis.connect();
     const sent = new Instant();
     const [hello, time] = (await Promise.all([redis.call("HELLO"), redis.time()])) as [string[], number[]];
     const is = (field: string) => String(hello[hello.indexOf(field) + 1]);
@@ -158,16 +156,18 @@ class Server {
       });
       return { text: String(await reply), sent };
     });
-    return bounded(answer, undefined, SENDING_MS).catch((e: unknown) => {
-      if (e instanceof Error && e.name === "ReplyError") throw this.#failure(e.message, keys[0]);
-      this.drop(); // a late reply must not delay the next request, nor be taken for its reply
-      if (e instanceof HoldfastError && !sent) throw e;
-      throw new Unavailable(`${keys[0] ?? "the server"} at ${address(this.options)}: ${e}`, sent !== undefined, { cause: e });
-    });
+    return bounded(answer, undefined, SENDING_MS).catch((e: unknown) => { throw this.#failure(e, keys[0], sent !== undefined); });
   }
 
-  #failure(text: string, key: string | undefined): HoldfastError {
-    const message = `${key ?? "the server"} at ${address(this.options)}: ${text}`;
+  #failure(e: unknown, key = "the server", mayArrive = false): HoldfastError {
+    if (e instanceof Error && e.name === "ReplyError") return this.#refusal(e.message, key);
+    this.drop(); // a late reply must not delay the next request, nor be taken for its reply
+    if (e instanceof HoldfastError && !mayArrive) return e;
+    return new Unavailable(`${key} at ${address(this.options)}: ${e}`, mayArrive, { cause: e });
+  }
+
+  #refusal(text: string, key: string): HoldfastError {
+    const message = `${key} at ${address(this.options)}: ${text}`;
     if (text.startsWith("READONLY")) this.drop();
     return UNAVAILABLE.test(text) ? new Unavailable(message) : new Refused(message, text.split(" ", 1)[0]!);
   }
@@ -553,7 +553,7 @@ export class Client {
     if (/[{}]/.test(checked(prefix))) throw new RangeError("holdfast: a prefix has no braces");
     const texts = SCRIPTS.map(async (name) => [name, script(await readFile(join(scripts, `${name}.lua`), "utf8"))] as const);
     const server = new Server(redis, new Map(await Promise.all(texts)));
-    await server.heardBy("");
+    await server.open();
     return new Client(server, prefix, info);
   }
 

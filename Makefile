@@ -79,7 +79,7 @@ vulncheck: ## Look for known vulnerabilities in what the modules call; VULNDB=UR
 server: ## Make sure that there is a redis-server or valkey-server, installing one if need be
 	@tests/ensure-redis.sh
 
-everything: server ## Make sure that there are also PostgreSQL, programs in Java and Python, Chromium, and Prometheus
+everything: server ## Make sure that there are also PostgreSQL, programs in Java, Python and TypeScript, Chromium, and Prometheus
 	@tests/ensure-postgres.sh
 	@tests/ensure-interop.sh
 	@tests/ensure-chromium.sh

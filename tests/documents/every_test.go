@@ -31,6 +31,8 @@ var runBy = []struct{ path, kind, test string }{
 	{"docs/SECURITY.md", "", "TestACLsWorkAsTheyArePasted"},
 	{"docs/scripts/README.md", "sh", "TestByHandWorksAsItIsPasted"},
 	{"examples/python/README.md", "console", "TestTheClientInPythonConforms"},
+	{"examples/typescript/README.md", "console", "TestTheClientInTypeScriptConforms"},
+	{"examples/typescript/README.md", "ts", "TestTheClientInTypeScriptConforms"},
 	{"examples/*/README.md", "sh", "TestReadmesOfExamples"},
 	{"integrations/*/README.md", "go", "TestREADME"}, // in readme_test.go beside it
 	{"CONTRIBUTING.md", "sh", "TestLongCommandsExist"},
@@ -68,7 +70,7 @@ func documents(t *testing.T) (all []page) {
 	t.Helper()
 	expect.OK(t, uses())
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "dist" || entry.Name() == "testdata") {
+		if err == nil && entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "dist" || entry.Name() == "node_modules" || entry.Name() == "testdata") {
 			return filepath.SkipDir
 		}
 		if err != nil || filepath.Ext(path) != ".md" {

@@ -38,9 +38,13 @@ var buildConformance = sync.OnceValues(func() (program string, err error) {
 // conformance runs that program with flags on a client in Python, and returns its exit code and output.
 func conformance(t *testing.T, client string, flags ...string) (code int, said string) {
 	t.Helper()
-	python := setUp(t, "python")
+	return judge(t, []string{setUp(t, "python")[0], client}, flags...)
+}
+
+func judge(t *testing.T, client []string, flags ...string) (code int, said string) {
+	t.Helper()
 	program := expect.Of(buildConformance()).OK(t)
-	cmd := exec.CommandContext(t.Context(), program, append(flags, python[0], client)...)
+	cmd := exec.CommandContext(t.Context(), program, append(flags, client...)...)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -53,8 +53,11 @@ func setUp(t *testing.T, language string) []string {
 	if r.err != nil {
 		t.Fatalf("setup.sh %s: %v\n%s", language, r.err, r.reason)
 	}
-	if language == "java" {
+	switch language {
+	case "java":
 		return []string{"java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", r.folder + "/classes:" + r.folder + "/lib/*", "Rival"}
+	case "typescript":
+		return []string{"node", r.folder + "/node_modules"}
 	}
 	return []string{r.folder + "/venv/bin/python", "python/rival.py"}
 }

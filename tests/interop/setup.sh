@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh java|python: fetches what the programs of that folder need, compiles them,
+# setup.sh java|python|typescript: fetches what the programs of that folder need, compiles them,
 # and prints their folder, which is in the user's cache. Programs that exist are not compiled
 # again.
 #
@@ -7,7 +7,7 @@
 # is nothing to test with. For ten minutes after that it does not try again. Any other code that is
 # not 0 is a failure, such as a program that does not compile.
 set -uo pipefail
-cd "$(dirname "$0")/${1:?java or python}" || exit 1
+cd "$(dirname "$0")/${1:?java, python or typescript}" || exit 1
 
 missing= # where it is written down that something was not to be had
 
@@ -52,15 +52,28 @@ make_python() {
   "$made/venv/bin/python" -c 'import redis' >&2
 }
 
+# The tests compile the programs, among them wrong ones.
+make_typescript() {
+  cp "${packages[@]}" "$made"
+  (cd "$made" && fetch 4 npm ci --ignore-scripts --no-audit --no-fund) || unavailable "npm did not get the packages"
+  node "$made/node_modules/typescript/bin/tsc" --version >/dev/null
+}
+
+packages=() # files that say what is needed, in other folders
 case $1 in
   java) needs java javac mvn flock timeout ;;
   python) needs python3 flock timeout ;;
-  *) echo "setup.sh: $1 is not java or python" >&2; exit 2 ;;
+  typescript)
+    needs node npm flock timeout
+    [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 20 ] || unavailable "node is older than 20"
+    packages=(../../../examples/typescript/package.json ../../../examples/typescript/package-lock.json)
+    ;;
+  *) echo "setup.sh: $1 is not java, python or typescript" >&2; exit 2 ;;
 esac
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/holdfast-interop
 mkdir -p "$cache" || exit 1
-contents=$(cat ./* ../setup.sh | sha256sum | cut -c 1-16)
-version=$(java --version 2>&1; python3 --version 2>&1)
+contents=$(cat ./* ../setup.sh "${packages[@]}" | sha256sum | cut -c 1-16)
+version=$(java --version 2>&1; python3 --version 2>&1; node --version 2>&1)
 made=$cache/$1-$contents-$(echo "$version" | sha256sum | cut -c 1-8)
 
 exec 9>"$made.lock" || exit 1

@@ -16,7 +16,8 @@ import (
 // redisServer is miniredis with a clock of its own, which can run at another rate than the clients', and jump,
 // and with an INFO that shows a restart.
 type redisServer struct {
-	redis *miniredis.Miniredis
+	redis   *miniredis.Miniredis
+	scripts *scripts
 
 	mu    sync.Mutex
 	begun time.Time
@@ -39,6 +40,7 @@ func newServer(name string, rate float64, step time.Duration, deletes int) (*red
 	_ = conn.Close()
 	s.tick()
 	s.redis.ClockTTL(true)
+	s.scripts = newScripts(s.redis)
 	s.redis.Server().SetPreHook(s.answer)
 	return s, nil
 }
@@ -152,12 +154,12 @@ func (s *redisServer) answer(c *server.Peer, command string, args ...string) boo
 		})
 	case command == "DELIFEQ" && len(args) == 2 && s.has():
 		s.redis.Server().Dispatch(c, []string{"EVAL", deleteIfEqual, "1", args[0], args[1]})
-	case command == "INFO" && len(args) == 1: // in a transaction, which carries out a script later
+	case command == "INFO" && inTransaction(c): // it carries out a script later
 		s.redis.Server().Dispatch(c, []string{"EVAL", "return ARGV[1]", "0", s.info(args)})
 	case command == "INFO":
 		c.WriteBulk(s.info(args))
 	default:
-		return false
+		return s.scripts.answer(c, command, args)
 	}
 	return true
 }

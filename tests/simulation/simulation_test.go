@@ -143,7 +143,7 @@ func TestWorld(t *testing.T) {
 func (s spec) run() (r Result, err error) {
 	var out bytes.Buffer
 	cmd := exec.Command(os.Args[0], "-test.run=^TestWorld$", "-test.timeout=0")
-	cmd.Env = append(os.Environ(), envWorld+"="+s.String())
+	cmd.Env = append(os.Environ(), envWorld+"="+s.String(), "GOGC=400") // a world needs little memory, and makes much garbage
 	if s.moved {
 		cmd.Env = append(cmd.Env, envMoved+"=1")
 	}

@@ -37,6 +37,11 @@ func newLock(e engine.Lock, wait option.Limit) *Lock { return &Lock{printable.Ne
 // that its ctx carries returns ErrDeadlock at once. So do readers within a lease of either side: a writer that is queued in
 // between would block both. A Reentrant lock is acquired again instead; more permits of a Semaphore are taken if it has that
 // many. A Multi returns ErrDeadlock if this is so for any of its locks.
+//
+// If callers with such contexts wait for each other's leases in a circle, in one process or in several, the latest of these
+// calls returns a *DeadlockError after about a second and a half, and the others go on. A caller that is in no circle never
+// gets one. Circles are not found if they include a lock of another server or Prefix or of a Quorum, more than 16 locks, or a
+// wait for a Semaphore behind one who wants more permits.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if l.wait == option.NoWait {
 		ctx = exec.Hasty(ctx)

@@ -204,7 +204,7 @@ func TestFind(t *testing.T) {
 				t.Errorf("NameOf(%q) = %q, %v", exact, got, is)
 			}
 		}
-		for _, key := range []string{"", prefix, prefix + "{", prefix + "{}", prefix + "{}a}", prefix + "f{a}", prefix + "incarnation", prefix + "mark:a", prefix + "{a}:q:e", prefix + "key:a:q",
+		for _, key := range []string{"", prefix, prefix + "{", prefix + "{}", prefix + "{}a}", prefix + "f{a}", prefix + "incarnation", s.Waits("k3v9x2a"), prefix + "mark:a", prefix + "{a}:q:e", prefix + "key:a:q",
 			prefix + "{a}:x", prefix + "{:q", prefix + "{a\n}", prefix + ":q", "other:{a}", "{a}"} {
 			if lock, ok := s.Find(key); ok {
 				t.Errorf("Find(%q) = %q", key, lock)

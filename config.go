@@ -19,7 +19,7 @@ type Config struct {
 	Durability Durability
 
 	// IgnoreDeadlocks makes an acquire go on waiting in a circle of callers that wait for each other; see Lock.Acquire. Others may be
-	// told of it, and inspect.Inspector.Deadlocks lists it. Default false.
+	// told of it, and inspect.Inspector.Deadlocks lists it. Who would wait for its own lease is told all the same. Default false.
 	IgnoreDeadlocks bool
 
 	// Logger is told of lost leases (WARN; INFO if they are LossSuperseded), of a server that stops answering (WARN) and answers

@@ -29,8 +29,8 @@ var (
 	ErrNotHeld = lock.ErrNotHeld
 	// ErrNotOwner is returned by ReleaseOwner: another owner holds the lock. errors.As with *HeldError tells who.
 	ErrNotOwner = lock.ErrNotOwner
-	// ErrDeadlock says that an acquire would wait for a lease that its context carries, or waits for one by way of other callers:
-	// see Lock.Acquire. errors.As with *DeadlockError tells which. Leases stay as they are.
+	// ErrDeadlock says that an acquire would wait for a lease that its context carries; or, as a *DeadlockError, that it waits for one
+	// by way of other callers: see Lock.Acquire. Leases stay as they are.
 	ErrDeadlock = lock.ErrDeadlock
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays held.
 	ErrDepth = lock.ErrDepth

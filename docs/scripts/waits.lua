@@ -18,17 +18,23 @@ local function answer(main)
   return 'error ' .. reply
 end
 local function main()
-  local id, text = ARGV[3], ARGV[4]
+  local id, text, lines = ARGV[3], ARGV[4], {}
   if text ~= '' then
-    redis.call('HSET', KEYS[1], id, text)
+    redis.call('HSET', KEYS[1], id, at .. ' ' .. text)
     redis.call('PEXPIRE', KEYS[1], 5000)
   elseif id ~= '' then
     redis.call('HDEL', KEYS[1], id)
+  else
+    local all = redis.call('HSCAN', KEYS[1], '0', 'COUNT', '100')[2]
+    for i = 2, #all, 2 do
+      local since, said = string.match(all[i], '^(%d+) ([^\n]+)$')
+      if since and now - tonumber(since) < 5000000 and #said <= 16384 then
+        lines[#lines + 1] = '\n' .. said
+      else
+        redis.pcall('HDEL', KEYS[1], all[i - 1]) -- not all who read may delete
+      end
+    end
   end
-  local all, lines = redis.call('HSCAN', KEYS[1], '0', 'COUNT', '100')[2], ''
-  for i = 2, #all, 2 do
-    lines = lines .. '\n' .. all[i]
-  end
-  return 'waits ' .. at .. ' ' .. #all / 2 .. lines
+  return 'waits ' .. at .. ' ' .. #lines .. table.concat(lines)
 end
 return answer(main)

@@ -30,7 +30,8 @@ func main() {
 func run(ctx context.Context) error {
 	addr := flag.String("addr", "127.0.0.1:6379", "`address` of the Redis or Valkey server")
 	name := flag.String("name", fmt.Sprint("teller-", os.Getpid()), "the name of this process")
-	ask := flag.Duration("ask", time.Second, "how long the bank of the first account takes to answer")
+	ask := flag.Duration("ask", 3*time.Second, "how long the bank of the first account takes to answer")
+	ignore := flag.Bool("ignore", false, "wait on in a deadlock")
 	flag.Parse()
 	from, to := flag.Arg(0), flag.Arg(1)
 	if flag.NArg() != 2 || from == to {
@@ -40,17 +41,18 @@ func run(ctx context.Context) error {
 	log.SetPrefix("[" + *name + "] ")
 	rdb := redis.NewClient(&redis.Options{Addr: *addr})
 	defer rdb.Close()
-	locks, err := holdfastgoredis.New(rdb, &holdfast.Config{Identity: *name})
+	locks, err := holdfastgoredis.New(rdb, &holdfast.Config{Identity: *name, IgnoreDeadlocks: *ignore})
 	if err != nil {
 		return err
 	}
 	defer locks.Close(context.Background())
 	for {
 		err := transfer(ctx, locks, from, to, *ask)
-		if !errors.Is(err, holdfast.ErrDeadlock) {
+		var circle *holdfast.DeadlockError
+		if !errors.As(err, &circle) {
 			return err
 		}
-		log.Printf("%v; beginning again", err)
+		log.Print(err)
 	}
 }
 

@@ -35,6 +35,7 @@ type look struct {
 	Absent  []string   `json:"absent,omitempty"`  // why nodes of a quorum did not answer; the others are a majority
 
 	byKey map[string]row
+	blind bool // this user may not look for circles
 	ended time.Time
 	took  time.Duration
 	ahead time.Duration // of the server's clock
@@ -87,6 +88,11 @@ func (h *Handler) look() {
 			l.byKey[s.Key] = newRow(&s)
 		}
 	}
+	if failed == nil {
+		if l.Circles, failed = h.circles(l); whyOf(failed) == denied {
+			l.blind, failed = true, nil
+		}
+	}
 	l.ended = time.Now()
 	l.ID = l.ended.UnixMilli()
 	l.took = l.ended.Sub(began)
@@ -100,7 +106,6 @@ func (h *Handler) look() {
 	} else {
 		l.Seen = l.ended.UnixMilli()
 		l.Absent = h.absent()
-		l.Circles = h.circles(l)
 	}
 	l.Locks = make([]row, 0, len(l.byKey))
 	for _, key := range slices.Sorted(maps.Keys(l.byKey)) {
@@ -123,12 +128,12 @@ type member struct {
 const deadlockAge = time.Second
 
 // circles returns the circles of holders that wait for each other.
-func (h *Handler) circles(l *look) (all [][]member) {
+func (h *Handler) circles(l *look) (all [][]member, err error) {
 	waits := func(r row) bool { return r.Waited != 0 && l.now().Sub(time.UnixMilli(r.Waited)) > deadlockAge }
 	if h.quorum || !slices.ContainsFunc(slices.Collect(maps.Values(l.byKey)), waits) {
-		return nil
+		return nil, nil
 	}
-	found, _ := h.in.Deadlocks(h.ctx) // if the server does not answer, the next look says so
+	found, err := h.in.Deadlocks(h.ctx)
 	for _, one := range found {
 		var circle []member
 		for _, h := range one.Circle {
@@ -136,7 +141,7 @@ func (h *Handler) circles(l *look) (all [][]member) {
 		}
 		all = append(all, circle)
 	}
-	return all
+	return all, err
 }
 
 // now returns the time by the server's clock.

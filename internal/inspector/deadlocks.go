@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/circle"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/lock"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // watchFor bounds how long a circle is looked at until it is certain, and lookAgain is the time between two looks. Its waiters write their
@@ -25,8 +26,10 @@ func (in *Inspector) Deadlocks(ctx context.Context, p Pattern) ([]*lock.Deadlock
 	err := in.onEach(ctx, p, func(ctx context.Context, on string) (bool, error) {
 		return in.scan(ctx, p, on, prefix, []string{prefix}, func(keys []string) (bool, error) {
 			for _, key := range keys {
-				if err := g.Add(ctx, key[len(prefix):len(key)-1]); err != nil {
-					return false, err
+				if grant := key[len(prefix) : len(key)-1]; wire.IsGrant(grant) {
+					if err := g.Add(ctx, grant); err != nil {
+						return false, err
+					}
 				}
 			}
 			return true, nil
@@ -58,17 +61,17 @@ func (in *Inspector) Deadlocks(ctx context.Context, p Pattern) ([]*lock.Deadlock
 // confirm looks at a circle again until it is certain or gone. It returns false if it is gone, or not certain in time.
 func (in *Inspector) confirm(ctx context.Context, found circle.Circle) (bool, error) {
 	var s circle.Suspicion
-	w, grant := found.Links[0].Wait, found.Holders()[0].Grant
+	w := found.Links[0].Wait
 	for end := time.Now().Add(watchFor); time.Now().Before(end); {
 		g := circle.NewGraph(in.of)
-		if err := g.Follow(ctx, w); err != nil {
+		if err := g.Add(ctx, w.By); err != nil {
 			return false, err
 		}
-		found := g.Find(w, []string{grant})
+		found := g.Find(w, nil)
 		switch {
 		case len(found.Links) == 0:
 			return false, nil
-		case s.Confirm(found, ""):
+		case s.Confirm(found):
 			return true, nil
 		}
 		select {

@@ -103,6 +103,9 @@ func (s Space) Exact(key string) (Set, error) {
 	if key == s.Fence || s.isSlotFence(key) {
 		return Set{}, fmt.Errorf("key %q is a fence counter that locks share", key)
 	}
+	if strings.HasPrefix(key, s.AllWaits()) {
+		return Set{}, fmt.Errorf("key %q says for what a holder waits", key)
+	}
 	if key == s.Journal() {
 		return Set{}, fmt.Errorf("key %q is the journal of what operators did", key)
 	}

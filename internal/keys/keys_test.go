@@ -68,7 +68,7 @@ func TestBadNamesAreRefused(t *testing.T) {
 			t.Errorf("Name(%.20q) succeeds", bad)
 		}
 	}
-	for _, bad := range []string{"", "a}b", "{}a}", "{}", "a\nb", "\xff", "holdfast:fences", "holdfast:f{1}", "holdfast:f{16385}", "holdfast:journal"} {
+	for _, bad := range []string{"", "a}b", "{}a}", "{}", "a\nb", "\xff", "holdfast:fences", "holdfast:f{1}", "holdfast:f{16385}", "holdfast:waits:{a}", "holdfast:journal"} {
 		if _, err := s.Exact(bad); err == nil {
 			t.Errorf("Exact(%q) succeeds", bad)
 		}

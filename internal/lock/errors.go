@@ -143,7 +143,8 @@ func (e *DeadlockError) Error() string {
 	for _, h := range e.Circle {
 		fmt.Fprintf(&text, "%s held by %s waits for ", printable.Word(h.Name, MaxShownWord), h.Who())
 	}
-	return fmt.Sprintf("holdfast: deadlock: %s%s", text.String(), printable.Word(e.Circle[0].Name, MaxShownWord))
+	name := printable.Word(e.Circle[0].Name, MaxShownWord)
+	return fmt.Sprintf("holdfast: deadlock: %s%s; release %s and begin again", text.String(), name, name)
 }
 
 // Is makes a DeadlockError match ErrDeadlock.

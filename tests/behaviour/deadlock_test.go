@@ -244,3 +244,39 @@ func TestCallersThatWaitForEachOther(t *testing.T) {
 		}
 	})
 }
+
+// A circle is found through one of many holders, of whom the server tells a hundred or so at a time.
+func TestACircleThroughOneOfManyReaders(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		ctx := lasting(t, time.Minute)
+		apart, other := b.Client(t, &holdfast.Config{MaxLocalHandovers: -1}), b.Client(t, nil)
+		m := backend.Acquire(t, other.Mutex("m"))
+		var leases []*holdfast.Lease
+		for range 600 { // a small hash tells all its entries at once
+			leases = append(leases, backend.Acquire(t, apart.RWMutex("rw").Reader()))
+		}
+		ends := make(chan error, 2)
+		wait := func(l *holdfast.Lock, within *holdfast.Lease) {
+			lease, err := l.Acquire(within.Context(ctx))
+			ends <- err
+			if err == nil {
+				_ = lease.Release(ctx)
+			}
+		}
+		go wait(apart.Mutex("m"), leases[300])
+		go wait(other.RWMutex("rw").Writer(), m)
+		var found *holdfast.DeadlockError
+		if err := <-ends; !errors.As(err, &found) {
+			t.Fatal(err)
+		}
+		modes := map[string]holdfast.Mode{}
+		for _, h := range found.Circle {
+			modes[h.Name] = h.Mode
+		}
+		expect.Equal(t, "the circle", fmt.Sprint(modes), "map[m:exclusive rw:reader]")
+		for _, lease := range append(leases, m) {
+			_ = lease.Release(ctx)
+		}
+		<-ends
+	})
+}

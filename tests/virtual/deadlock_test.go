@@ -179,6 +179,36 @@ func TestACircleInOneProcess(t *testing.T) {
 	})
 }
 
+// A circle is found among many waits that lead nowhere, and beside keys that hold something else.
+func TestACircleAmongOtherWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		one := configured(t, srv, holdfast.Config{Identity: "one"})
+		two := configured(t, srv, holdfast.Config{Identity: "two"})
+		a, b := acquire(t, one.Mutex("a")), acquire(t, two.Mutex("b"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var waits []<-chan outcome
+		for i := range 60 {
+			name := fmt.Sprint("other-", i)
+			defer release(t, acquire(t, two.Mutex(name)))
+			waits = append(waits, within(ctx, a, one.Mutex(name)))
+		}
+		rdb := server(t, srv)
+		expect.OK(t, rdb.Set(t.Context(), "holdfast:waits:{01234567}", "text", 0).Err())
+		first := within(t.Context(), a, one.Mutex("b"))
+		time.Sleep(time.Second)
+		expect.Equal(t, "deadlocks", len(expect.Of(inspect.New(one).Deadlocks(t.Context())).OK(t)), 0)
+		began := time.Now()
+		(<-within(t.Context(), b, two.Mutex("a"))).told(t, began, soonest, "two", "one")
+		release(t, b)
+		release(t, (<-first).got(t))
+		cancel()
+		for _, w := range waits {
+			expect.Equal(t, "Acquire", (<-w).err, context.Canceled)
+		}
+		release(t, a)
+	})
+}
+
 // Whoever waits for somebody in a circle, but is in none, is not told, even if it came last. Neither is anybody who waits for permits of
 // which some can still come.
 func TestNoCircle(t *testing.T) {
@@ -205,6 +235,47 @@ func TestNoCircle(t *testing.T) {
 			expect.Equal(t, "Acquire", (<-outside).err, context.Canceled)
 			release(t, a)
 			release(t, c)
+		})
+	})
+	t.Run("a reader does not wait for readers", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+			one, two, three := client(t, srv), client(t, srv), client(t, srv)
+			held, m := acquire(t, one.RWMutex("rw").Reader()), acquire(t, two.Mutex("m"))
+			writer := async(func() error {
+				return expect.ErrOf(three.RWMutex("rw").Writer(holdfast.Wait(5 * time.Second)).Acquire(t.Context()))
+			})
+			time.Sleep(10 * time.Millisecond)
+			behind := within(t.Context(), m, two.RWMutex("rw").Reader())
+			time.Sleep(10 * time.Millisecond)
+			last := within(t.Context(), held, one.Mutex("m"))
+			expect.Err(t, "the writer", <-writer, holdfast.ErrHeld)
+			release(t, (<-behind).got(t))
+			release(t, m)
+			release(t, (<-last).got(t))
+			release(t, held)
+		})
+	})
+	// Two goroutines share a hold of readers. One goes on to wait after its lease has ended, so nobody waits within that hold.
+	t.Run("who has left a shared hold", func(t *testing.T) {
+		bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+			one, two := client(t, srv), client(t, srv)
+			other := acquire(t, one.RWMutex("a").Reader())
+			left, m := acquire(t, one.RWMutex("a").Reader()), acquire(t, one.Mutex("m"))
+			b := acquire(t, two.Mutex("b"))
+			permit := acquire(t, two.Semaphore("s", 1).Permits(1))
+			first := within(context.WithoutCancel(left.Context(t.Context())), m, one.Mutex("b"))
+			second := within(t.Context(), other, one.Semaphore("s", 1).Permits(1))
+			time.Sleep(2 * time.Second)
+			release(t, left)
+			third := within(t.Context(), b, two.RWMutex("a").Writer())
+			stays(t, third)
+			release(t, permit)
+			release(t, (<-second).got(t))
+			release(t, other)
+			release(t, (<-third).got(t))
+			release(t, b)
+			release(t, (<-first).got(t))
+			release(t, m)
 		})
 	})
 	t.Run("a permit can come", func(t *testing.T) {
@@ -254,7 +325,7 @@ func TestACircleThatIsIgnored(t *testing.T) {
 		time.Sleep(time.Minute)
 		began := time.Now()
 		fourth := within(t.Context(), d, one.Mutex("c"))
-		(<-third).told(t, began, 3*time.Second, "three", "one")
+		(<-third).told(t, began, 5*time.Second, "three", "one") // it has waited for long, and looks rarely
 		release(t, c)
 		release(t, (<-fourth).got(t))
 		lists("a of one, b of two, ")

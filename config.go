@@ -18,6 +18,10 @@ type Config struct {
 	// Durability is what has to confirm every grant and every renewal, unless a lock says otherwise. Default: nothing.
 	Durability Durability
 
+	// IgnoreDeadlocks makes an acquire go on waiting in a circle of callers that wait for each other; see Lock.Acquire. Others may be
+	// told of it, and inspect.Inspector.Deadlocks lists it. Who would wait for its own lease is told all the same. Default false.
+	IgnoreDeadlocks bool
+
 	// Logger is told of lost leases (WARN; INFO if they are LossSuperseded), of a server that stops answering (WARN) and answers
 	// again (INFO), of quarantines and of settings under which locks are unsafe or slow (WARN, once for each client and finding), of
 	// leases for which Close waits (WARN), and of an Observer that panics (ERROR). Default: slog.Default();
@@ -81,18 +85,19 @@ type Config struct {
 // engine returns what the engine needs of the configuration. It refuses what only this package knows.
 func (c *Config) engine() (*lock.Config, error) {
 	own := &lock.Config{
-		CommandTimeout: c.CommandTimeout,
-		LocalHandovers: c.MaxLocalHandovers,
-		Logger:         c.Logger,
-		MaxTTL:         c.MaxTTL,
-		Observer:       newObserver(c.Observers, c.Logger),
-		Owner:          c.Identity,
-		Prefix:         c.Prefix,
-		Quarantine:     c.Quarantine,
-		RetryTimeout:   c.RetryTimeout,
-		Strict:         c.Strict,
-		TTL:            c.TTL,
-		ViaClient:      c.ViaClient,
+		CommandTimeout:  c.CommandTimeout,
+		IgnoreDeadlocks: c.IgnoreDeadlocks,
+		LocalHandovers:  c.MaxLocalHandovers,
+		Logger:          c.Logger,
+		MaxTTL:          c.MaxTTL,
+		Observer:        newObserver(c.Observers, c.Logger),
+		Owner:           c.Identity,
+		Prefix:          c.Prefix,
+		Quarantine:      c.Quarantine,
+		RetryTimeout:    c.RetryTimeout,
+		Strict:          c.Strict,
+		TTL:             c.TTL,
+		ViaClient:       c.ViaClient,
 	}
 	command := c.CommandTimeout
 	if command == 0 {

@@ -29,7 +29,8 @@ var (
 	ErrNotHeld = lock.ErrNotHeld
 	// ErrNotOwner is returned by ReleaseOwner: another owner holds the lock. errors.As with *HeldError tells who.
 	ErrNotOwner = lock.ErrNotOwner
-	// ErrDeadlock says that an acquire would wait for a lease that its context carries: see Lock.Acquire. Leases stay as they are.
+	// ErrDeadlock says that an acquire would wait for a lease that its context carries; or, as a *DeadlockError, that it waits for one
+	// by way of other callers: see Lock.Acquire. Leases stay as they are.
 	ErrDeadlock = lock.ErrDeadlock
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays held.
 	ErrDepth = lock.ErrDepth
@@ -78,6 +79,18 @@ func (e *HeldError) Error() string {
 }
 
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// DeadlockError says that callers hold locks and wait for each other's. It matches ErrDeadlock.
+type DeadlockError struct {
+	// Circle has the holders of the locks, the caller first. Each waits for the lock of the next, and the last for the caller's.
+	Circle []Holder
+
+	text string
+}
+
+func (e *DeadlockError) Error() string { return e.text }
+
+func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
 
 // LossReason says how a lease was lost. It is made to be a metric's label.
 type LossReason string
@@ -217,6 +230,12 @@ func translate(err error) (_ error, changed bool) {
 		return held, true
 	case *lock.LostError:
 		return &LostError{Name: e.Name, Reason: LossReason(e.Reason), By: e.By, Note: e.Note, Err: leave(e.Err)}, true
+	case *lock.DeadlockError:
+		left := &DeadlockError{text: e.Error()}
+		for _, h := range e.Circle {
+			left.Circle = append(left.Circle, holder(h))
+		}
+		return left, true
 	case *voting.Error:
 		return access.QuorumError(e), true
 	case *exec.Failure:

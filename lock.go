@@ -37,6 +37,11 @@ func newLock(e engine.Lock, wait option.Limit) *Lock { return &Lock{printable.Ne
 // that its ctx carries returns ErrDeadlock at once. So do readers within a lease of either side: a writer that is queued in
 // between would block both. A Reentrant lock is acquired again instead; more permits of a Semaphore are taken if it has that
 // many. A Multi returns ErrDeadlock if this is so for any of its locks.
+//
+// If callers with such contexts wait for each other's leases in a circle, in one process or in several, the last to come returns a
+// *DeadlockError after a second or two, and the others go on. It may be told again when it begins again. A caller in no circle is
+// never told. Circles are not found if they include a lock of another server or Prefix or of a Quorum, more than 16 locks, a Multi
+// that polls, or a wait behind others in a queue who do not wait within the circle; docs/GUARANTEES.md has the rest.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if l.wait == option.NoWait {
 		ctx = exec.Hasty(ctx)

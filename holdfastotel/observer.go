@@ -26,7 +26,7 @@
 //	attribute            values
 //	holdfast.kind        "mutex", "rwmutex", "semaphore" and so on: those of holdfast.Kind
 //	holdfast.mode        "exclusive", "reader", "writer" and so on: those of holdfast.Mode
-//	holdfast.outcome     of an acquire: "granted", "held", "canceled", "unavailable", "lost", "closed" or "refused";
+//	holdfast.outcome     of an acquire: "granted", "held", "canceled", "unavailable", "lost", "closed", "deadlock" or "refused";
 //	                     of a hold: "released" or "lost"
 //	holdfast.handover    of a granted acquire: "none", "server" or "local"
 //	holdfast.reason      "expired", "unreachable" and so on: those of holdfast.LossReason
@@ -280,6 +280,7 @@ const (
 	unavailable outcome = "unavailable"
 	lost        outcome = "lost" // also the ticket of an Adopt
 	closed      outcome = "closed"
+	deadlock    outcome = "deadlock"
 	refused     outcome = "refused"
 	released    outcome = "released"
 )
@@ -297,6 +298,8 @@ func outcomeOf(err error) outcome {
 		return lost
 	case errors.Is(err, holdfast.ErrClosed):
 		return closed
+	case errors.Is(err, holdfast.ErrDeadlock):
+		return deadlock
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return canceled
 	}

@@ -31,6 +31,7 @@ type source interface {
 	Break(ctx context.Context, name, grant, reason, whole string) (inspector.Broken, error)
 	Revoke(ctx context.Context, name, grant, reason, whole string) error
 	History(ctx context.Context, yield func(inspector.Broken, error) bool)
+	Deadlocks(ctx context.Context, p inspector.Pattern) ([]*lock.DeadlockError, error)
 	Init(ctx context.Context, force bool) error
 }
 
@@ -114,6 +115,22 @@ func (i *Inspector) list(ctx context.Context, p inspector.Pattern, yield func(ho
 
 // maxWaiters is how many waiters of a lock List names.
 const maxWaiters = 100
+
+// Deadlocks returns the circles of callers that hold locks and wait for each other's: see [holdfast.Lock.Acquire], which tells one of the
+// callers by itself, unless all have IgnoreDeadlocks. It scans the server's keys, as List does, and looks at a circle for up to 3 s until
+// it is certain that the processes are alive and wait. The errors are those of List; of a quorum, whose waiters are not known, it is
+// [holdfast.ErrInvalid].
+func (i *Inspector) Deadlocks(ctx context.Context) (all []*holdfast.DeadlockError, err error) {
+	p, err := compile("look for deadlocks among", "")
+	if err != nil {
+		return nil, err
+	}
+	found, err := i.of.Deadlocks(ctx, p)
+	for _, one := range found {
+		all = append(all, access.Error(one).(*holdfast.DeadlockError))
+	}
+	return all, access.Error(err)
+}
 
 // Admit admits a new server to Strict mode, so that it grants locks at once. Run it before the first acquire,
 // which puts a new server in quarantine. Run it once for a server, by hand: a server that lost its data looks like a new one, so

@@ -251,6 +251,7 @@ soak() { # soak TIME
   hunt default $((all / 24 + 5))s owned
   hunt default $((all / 24 + 5))s carried
   hunt default $((all / 24 + 5))s multi
+  hunt default $((all / 24 + 5))s nested
   hunt default $((all / 24 + 5))s once
   hunt default $((all / 24 + 5))s election
   hunt default $((all / 24 + 5))s latch
@@ -276,7 +277,7 @@ explore() {
   mkdir -p "$kept" && : >"$kept/output"
   hunt default 60s
   hunt strict 40s
-  for lock in redisson rwmutex semaphore owned carried multi once election latch barrier; do
+  for lock in redisson rwmutex semaphore owned carried multi nested once election latch barrier; do
     hunt default 25s "$lock"
   done
   hunt strict 30s quorum

@@ -23,17 +23,19 @@ const (
 
 // look is what is known of all locks after a look at them. A page gets it as JSON.
 type look struct {
-	ID     int64    `json:"id"`               // 0: no look has ended
-	Locks  []row    `json:"locks"`            // by key
-	Hidden int      `json:"hidden,omitempty"` // locks that the server does not show to this user
-	Open   int      `json:"open,omitempty"`   // locks of a quorum of which too few nodes said who holds them
-	Error  string   `json:"error,omitempty"`
-	Why    why      `json:"why,omitempty"`    // there is an error
-	Partly bool     `json:"partly,omitempty"` // there is an error, but some locks were seen
-	Seen   int64    `json:"seen"`             // when all locks were seen last, by this machine's clock; 0: never
-	Absent []string `json:"absent,omitempty"` // why nodes of a quorum did not answer; the others are a majority
+	ID      int64      `json:"id"`               // 0: no look has ended
+	Locks   []row      `json:"locks"`            // by key
+	Hidden  int        `json:"hidden,omitempty"` // locks that the server does not show to this user
+	Open    int        `json:"open,omitempty"`   // locks of a quorum of which too few nodes said who holds them
+	Error   string     `json:"error,omitempty"`
+	Why     why        `json:"why,omitempty"`     // there is an error
+	Partly  bool       `json:"partly,omitempty"`  // there is an error, but some locks were seen
+	Seen    int64      `json:"seen"`              // when all locks were seen last, by this machine's clock; 0: never
+	Circles [][]member `json:"circles,omitempty"` // of holders that wait for each other
+	Absent  []string   `json:"absent,omitempty"`  // why nodes of a quorum did not answer; the others are a majority
 
 	byKey map[string]row
+	blind bool // this user may not look for circles
 	ended time.Time
 	took  time.Duration
 	ahead time.Duration // of the server's clock
@@ -86,6 +88,11 @@ func (h *Handler) look() {
 			l.byKey[s.Key] = newRow(&s)
 		}
 	}
+	if failed == nil {
+		if l.Circles, failed = h.circles(l); whyOf(failed) == denied {
+			l.blind, failed = true, nil
+		}
+	}
 	l.ended = time.Now()
 	l.ID = l.ended.UnixMilli()
 	l.took = l.ended.Sub(began)
@@ -109,6 +116,32 @@ func (h *Handler) look() {
 	h.last = l
 	close(h.looking)
 	h.looking = nil
+}
+
+// member is a holder in a circle, who waits for the lock of the next.
+type member struct {
+	Name  string `json:"name"` // of the lock that it holds
+	Owner string `json:"owner,omitempty"`
+}
+
+// deadlockAge is how long somebody has waited before the handler looks for deadlocks, since waiters look themselves after that time.
+const deadlockAge = time.Second
+
+// circles returns the circles of holders that wait for each other.
+func (h *Handler) circles(l *look) (all [][]member, err error) {
+	waits := func(r row) bool { return r.Waited != 0 && l.now().Sub(time.UnixMilli(r.Waited)) > deadlockAge }
+	if h.quorum || !slices.ContainsFunc(slices.Collect(maps.Values(l.byKey)), waits) {
+		return nil, nil
+	}
+	found, err := h.in.Deadlocks(h.ctx)
+	for _, one := range found {
+		var circle []member
+		for _, h := range one.Circle {
+			circle = append(circle, member{h.Name, h.Identity})
+		}
+		all = append(all, circle)
+	}
+	return all, err
 }
 
 // now returns the time by the server's clock.

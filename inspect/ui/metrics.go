@@ -67,6 +67,9 @@ func (l *look) metrics(queues bool) []prometheus.Metric {
 		byKind("waiting", "Processes that wait for locks.", func(t *tally) float64 { return float64(t.waiting) })
 		byKind("longest_wait_seconds", "How long the process has waited that has waited longest.",
 			func(t *tally) float64 { return t.longest.Seconds() })
+		if !l.blind {
+			all = append(all, gauge("deadlocks", "Circles of holders that wait for each other.", prometheus.Sample{Value: float64(len(l.Circles))}))
+		}
 	}
 	return all
 }

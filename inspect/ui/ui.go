@@ -73,6 +73,7 @@ type Handler struct {
 type source interface {
 	Get(ctx context.Context, name string) (holdfast.Status, error)
 	List(ctx context.Context, pattern string) iter.Seq2[holdfast.Status, error]
+	Deadlocks(ctx context.Context) ([]*holdfast.DeadlockError, error)
 	History(ctx context.Context) iter.Seq2[inspect.Broken, error]
 	Break(ctx context.Context, h holdfast.Holder, reason string) (inspect.Broken, error)
 	Revoke(ctx context.Context, h holdfast.Holder, reason string) error

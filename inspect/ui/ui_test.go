@@ -85,6 +85,8 @@ func (l *locks) Get(_ context.Context, name string) (holdfast.Status, error) {
 	return s, l.err
 }
 
+func (l *locks) Deadlocks(context.Context) ([]*holdfast.DeadlockError, error) { return nil, nil }
+
 func (l *locks) History(context.Context) iter.Seq2[inspect.Broken, error] {
 	return func(yield func(inspect.Broken, error) bool) {
 		l.mu.Lock()

@@ -288,6 +288,12 @@ var samples = []sample{
 			"notes " + now + " 1\n16\nhf2 broken id k3v9x2a 7 0 mutex k\n{}\n":  NotesReply{Head: head(NotesAre), Seen: 1},
 		}).refuses("notes "+now, "notes "+now+" 1\n16\nhf2", "notes "+now+" -1", "keys "+now+" 0"),
 
+	of("waits", &Waits{Lock: mutexLock, ID: "id", Text: "{}"}).urgently().sends(script.Waits(), "k", "ck", "", "id", "{}").
+		reads(map[string]any{
+			"waits " + now + " 0":          WaitsReply{Head: head(WaitsAre)},
+			"waits " + now + " 2\n{}\na b": WaitsReply{Head: head(WaitsAre), Texts: []string{"{}", "a b"}},
+		}).refuses("waits "+now, "waits "+now+" 1", "waits "+now+" 1\n{}\n{}", "notes "+now+" 0"),
+
 	of("count-down", CountDown(shareLock, "id", 3, 16)).sends(script.LatchCount(), "k q f e", "", "id", "3", "16").
 		reads(map[string]any{"counted " + now + " 2": Reply{Head: head(Counted), Count: 2}, "taken " + now + " 2": Reply{Head: head(Taken), Count: 2}, "late " + now: Reply{Head: head(Late)}}).
 		refuses("counted "+now+" -1", "gone "+now),
@@ -445,7 +451,7 @@ func TestMalformedRepliesAreRefused(t *testing.T) {
 }
 
 // The last fields of these replies are texts of others, which may be anything, or numbers of items.
-var openEnded = []Word{Held, Done, Broken, StatusIs, Taken, Kept, KeysAre, Changed, NotesAre}
+var openEnded = []Word{Held, Done, Broken, StatusIs, Taken, Kept, KeysAre, Changed, NotesAre, WaitsAre}
 
 func TestRepliesWithMoreOrLessAreRefused(t *testing.T) {
 	for _, s := range samples {

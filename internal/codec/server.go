@@ -269,3 +269,29 @@ func parseEntry(at, head, note, holder string) (Entry, bool) {
 func Announce(l Lock, channel string) Request[Reply] {
 	return simple{urgent(l.byKey(script.Announce(), "", channel)), forms{{Told, []field{count}}}}
 }
+
+// Waits asks for what the holder of a grant waits, and perhaps says so: waits.lua.
+type Waits struct {
+	Lock     Lock // the grant's waits in place of a lock
+	ID, Text string
+}
+
+func (q *Waits) Call() driver.Call { return urgent(q.Lock.byKey(script.Waits(), "", q.ID, q.Text)) }
+
+// WaitsReply has the texts of a grant's waits: WaitsAre.
+type WaitsReply struct {
+	Head
+	Texts []string
+}
+
+func (q *Waits) Parse(text string) (WaitsReply, error) {
+	r := begin(text)
+	lines := r.otherLines()
+	reply := WaitsReply{Head: r.Head}
+	n := r.count(0)
+	if lines != "" {
+		reply.Texts = strings.Split(lines, "\n")
+	}
+	r.bad = r.bad || r.Word != WaitsAre || len(reply.Texts) != n
+	return finish(&r, reply)
+}

@@ -52,6 +52,7 @@ const (
 	Unmarked    Word = "new"
 	Used        Word = "used"
 	Waiting     Word = "waiting"
+	WaitsAre    Word = "waits"
 	Wanted      Word = "wanted"
 	Weighed     Word = "weighed"
 	Withdrawn   Word = "withdrawn"

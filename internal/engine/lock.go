@@ -155,10 +155,18 @@ func (l *Target) acquire(ctx context.Context, end time.Time, try bool) (*holdLea
 			return lease, err
 		}
 	}
-	switch {
-	case try:
+	if try {
 		return l.try(ctx)
-	case l.Set.PollInterval > 0:
+	}
+	if w, is := ctx.Value(withinKey{}).(*within); is {
+		return l.acquireWithin(ctx, w, end)
+	}
+	return l.wait(ctx, end)
+}
+
+// wait waits for the lock as acquire does.
+func (l *Target) wait(ctx context.Context, end time.Time) (*holdLease, error) {
+	if l.Set.PollInterval > 0 {
 		return poll(ctx, l.c, l.Set, end, l.try)
 	}
 	return l.queue().acquire(ctx, l, end)

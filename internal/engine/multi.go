@@ -268,6 +268,7 @@ func (l *multi) inOrder(ctx context.Context, take func(*Target, context.Context)
 			return nil, err
 		}
 		leases[i] = lease.(*holdLease)
+		waiting = Within(waiting, lease)
 		defer lease.WhenOver(func(error) { cancel(errStartOver) })()
 	}
 	since := clock.Now()

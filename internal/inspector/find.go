@@ -60,13 +60,18 @@ const (
 // locks in seen. The locks of a batch are on one server. Find finds all locks that are in use from beginning to end, unless a slot of a
 // Cluster moves meanwhile. If one master of a Cluster is unavailable, Find searches the others before it returns that error.
 func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func([]Found) (more bool, err error)) error {
+	return in.onEach(ctx, p, func(ctx context.Context, on string) (more bool, err error) { return in.search(ctx, p, on, seen, found) })
+}
+
+// onEach calls search with a key of each master until it returns false or an error, as Find describes.
+func (in *Inspector) onEach(ctx context.Context, p Pattern, search func(ctx context.Context, on string) (more bool, err error)) error {
 	// Any key with the prefix would do.
 	any := in.of.Space.Fence
 	if err := in.anyLock(p, any).Ready(ctx); err != nil {
 		return err
 	}
 	if !in.of.Server.InCluster() {
-		_, err := in.search(ctx, p, any, seen, found)
+		_, err := search(ctx, any)
 		return err
 	}
 	var before []string
@@ -82,7 +87,7 @@ func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func
 				continue
 			}
 			searched[master] = true
-			more, err := in.search(ctx, p, in.keyIn(uint16(slot)), seen, found)
+			more, err := search(ctx, in.keyIn(uint16(slot)))
 			switch {
 			case err != nil && failed == nil && ctx.Err() == nil && errors.Is(err, exec.ErrUnavailable):
 				failed = err // The others may answer. A second failure ends the search: each master could take as long to fail.
@@ -103,13 +108,26 @@ func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func
 
 // search is Find on the server that has the key on.
 func (in *Inspector) search(ctx context.Context, p Pattern, on string, seen *Seen, found func([]Found) (more bool, err error)) (more bool, err error) {
-	l, prefix := in.anyLock(p, on), in.of.Space.Prefix
-	q := codec.Scan{
-		Flags: l.Flags(), On: on, Cursor: "0", Count: keysPerScan,
-		Match: literally.Replace(prefix) + "*", Begin: []string{prefix + "{" + p.Begin, prefix + "key:" + p.Begin},
-	}
+	prefix := in.of.Space.Prefix
 	// The server may not know the status script yet. A first batch of one lock loads it.
 	size := 1
+	return in.scan(ctx, p, on, prefix, []string{prefix + "{" + p.Begin, prefix + "key:" + p.Begin}, func(keys []string) (bool, error) {
+		for all := in.candidates(keys, p, seen); len(all) > 0; size = locksPerBatch {
+			n := min(size, len(all))
+			if more, err := found(all[:n]); !more || err != nil {
+				return false, err
+			}
+			all = all[n:]
+		}
+		return true, nil
+	})
+}
+
+// scan calls found with all keys that begin in one of these ways, some at a time, on the server that has the key on, until found returns
+// false or an error. prefix is common to all of them.
+func (in *Inspector) scan(ctx context.Context, p Pattern, on, prefix string, begin []string, found func(keys []string) (more bool, err error)) (more bool, err error) {
+	l := in.anyLock(p, on)
+	q := codec.Scan{Flags: l.Flags(), On: on, Cursor: "0", Count: keysPerScan, Match: literally.Replace(prefix) + "*", Begin: begin}
 	for {
 		if in.of.IsClosing() {
 			return false, exec.ErrClosed
@@ -118,15 +136,8 @@ func (in *Inspector) search(ctx context.Context, p Pattern, on string, seen *See
 		if err != nil {
 			return false, err
 		}
-		for all := in.candidates(a.Reply.Keys, p, seen); len(all) > 0; size = locksPerBatch {
-			n := min(size, len(all))
-			if more, err := found(all[:n]); !more || err != nil {
-				return false, err
-			}
-			all = all[n:]
-		}
-		if a.Reply.IsLast() {
-			return true, nil
+		if more, err := found(a.Reply.Keys); !more || err != nil || a.Reply.IsLast() {
+			return more, err
 		}
 		q.Cursor = a.Reply.Next
 	}

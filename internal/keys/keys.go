@@ -59,6 +59,12 @@ func (s Space) Channel(client string) string { return s.Prefix + "c:" + client }
 // ShardChannel returns the channel that notifies a client of one lock in Cluster mode.
 func ShardChannel(k Set, client string) string { return k.Queue + ":c:" + client }
 
+// Waits returns the key that says for what the holder of a grant waits. It has a lock's braces, so that the scan script finds it.
+func (s Space) Waits(grant string) string { return s.AllWaits() + grant + "}" }
+
+// AllWaits returns how all keys of Waits begin.
+func (s Space) AllWaits() string { return s.Prefix + "waits:{" }
+
 // Journal returns the key of the journal, which records what operators did to holders. In Cluster mode it is also the name of the sharded
 // channel that announces new entries, so that both are in one slot.
 func (s Space) Journal() string { return s.Prefix + "journal" }
@@ -96,6 +102,9 @@ func (s Space) Exact(key string) (Set, error) {
 	}
 	if key == s.Fence || s.isSlotFence(key) {
 		return Set{}, fmt.Errorf("key %q is a fence counter that locks share", key)
+	}
+	if strings.HasPrefix(key, s.AllWaits()) {
+		return Set{}, fmt.Errorf("key %q says for what a holder waits", key)
 	}
 	if key == s.Journal() {
 		return Set{}, fmt.Errorf("key %q is the journal of what operators did", key)

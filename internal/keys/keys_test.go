@@ -68,7 +68,7 @@ func TestBadNamesAreRefused(t *testing.T) {
 			t.Errorf("Name(%.20q) succeeds", bad)
 		}
 	}
-	for _, bad := range []string{"", "a}b", "{}a}", "{}", "a\nb", "\xff", "holdfast:fences", "holdfast:f{1}", "holdfast:f{16385}", "holdfast:journal"} {
+	for _, bad := range []string{"", "a}b", "{}a}", "{}", "a\nb", "\xff", "holdfast:fences", "holdfast:f{1}", "holdfast:f{16385}", "holdfast:waits:{a}", "holdfast:journal"} {
 		if _, err := s.Exact(bad); err == nil {
 			t.Errorf("Exact(%q) succeeds", bad)
 		}
@@ -204,7 +204,7 @@ func TestFind(t *testing.T) {
 				t.Errorf("NameOf(%q) = %q, %v", exact, got, is)
 			}
 		}
-		for _, key := range []string{"", prefix, prefix + "{", prefix + "{}", prefix + "{}a}", prefix + "f{a}", prefix + "incarnation", prefix + "mark:a", prefix + "{a}:q:e", prefix + "key:a:q",
+		for _, key := range []string{"", prefix, prefix + "{", prefix + "{}", prefix + "{}a}", prefix + "f{a}", prefix + "incarnation", s.Waits("k3v9x2a"), prefix + "mark:a", prefix + "{a}:q:e", prefix + "key:a:q",
 			prefix + "{a}:x", prefix + "{:q", prefix + "{a\n}", prefix + ":q", "other:{a}", "{a}"} {
 			if lock, ok := s.Find(key); ok {
 				t.Errorf("Find(%q) = %q", key, lock)

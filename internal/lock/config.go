@@ -15,18 +15,19 @@ import (
 
 // Config holds the parts of holdfast.Config that locks need; the public type documents them. Zero fields mean the defaults.
 type Config struct {
-	CommandTimeout time.Duration
-	LocalHandovers int // MaxLocalHandovers
-	Logger         *slog.Logger
-	MaxTTL         time.Duration
-	Observer       *Observer // nil: none
-	Owner          string
-	Prefix         string
-	Quarantine     time.Duration
-	RetryTimeout   time.Duration
-	Strict         bool
-	TTL            time.Duration
-	ViaClient      bool
+	CommandTimeout  time.Duration
+	IgnoreDeadlocks bool
+	LocalHandovers  int // MaxLocalHandovers
+	Logger          *slog.Logger
+	MaxTTL          time.Duration
+	Observer        *Observer // nil: none
+	Owner           string
+	Prefix          string
+	Quarantine      time.Duration
+	RetryTimeout    time.Duration
+	Strict          bool
+	TTL             time.Duration
+	ViaClient       bool
 }
 
 // DefaultCommandTimeout is the default of Config.CommandTimeout.

@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -130,3 +131,21 @@ func (e *LostError) Unwrap() error { return e.Err }
 
 // MaxShownWord bounds how many bytes of a name that another program wrote are shown.
 const MaxShownWord = 128
+
+// DeadlockError says that leases wait for each other. It matches ErrDeadlock.
+type DeadlockError struct {
+	// Circle has the holders, each of whom waits for the lock of the next, and the last for that of the first, the caller's own lease.
+	Circle []Holder
+}
+
+func (e *DeadlockError) Error() string {
+	var text strings.Builder
+	for _, h := range e.Circle {
+		fmt.Fprintf(&text, "%s held by %s waits for ", printable.Word(h.Name, MaxShownWord), h.Who())
+	}
+	name := printable.Word(e.Circle[0].Name, MaxShownWord)
+	return fmt.Sprintf("holdfast: deadlock: %s%s; release %s and begin again", text.String(), name, name)
+}
+
+// Is makes a DeadlockError match ErrDeadlock.
+func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }

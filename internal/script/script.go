@@ -53,6 +53,7 @@ var (
 	Scan         = load("server/scan")
 	Note         = load("server/note")
 	Notes        = load("server/notes")
+	Waits        = load("server/waits")
 )
 
 // The scripts of locks that can have several holders, of jobs that run once, and of elections.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -229,4 +230,9 @@ func (in *Inspector) History(ctx context.Context, yield func(inspector.Broken, e
 	if in.areTooFew(errs) {
 		yield(inspector.Broken{}, InTask(lock.TaskBreaks, in.q.tooFew(lock.TaskBreaks, "", errs)))
 	}
+}
+
+// Deadlocks returns an error: the nodes do not know who waits.
+func (in *Inspector) Deadlocks(context.Context, inspector.Pattern) ([]*lock.DeadlockError, error) {
+	return nil, fmt.Errorf("%w: it is not known who waits for a lock of a quorum", lock.ErrInvalid)
 }

@@ -2,12 +2,15 @@ package behaviour
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -189,5 +192,91 @@ func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
 		party := expect.Of(theLatch.Register(ctx)).OK(t)
 		expect.Err(t, "a second party of one", expect.ErrOf(theLatch.Register(party.Lease().Context(ctx))), holdfast.ErrHeld)
 		_ = party.Leave(ctx)
+	})
+}
+
+// Callers that wait for each other, in two processes, are told of it: one of them, with the names of both. A list shows them if they do not
+// want to know.
+func TestCallersThatWaitForEachOther(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		for _, ignore := range []bool{false, true} {
+			var leases []*holdfast.Lease
+			var clients []*holdfast.Client
+			for i, name := range []string{"stock", "orders"} {
+				clients = append(clients, b.Client(t, &holdfast.Config{Identity: fmt.Sprint("api-", i), IgnoreDeadlocks: ignore}))
+				leases = append(leases, backend.Acquire(t, clients[i].Mutex(name)))
+			}
+			ctx := lasting(t, time.Minute)
+			stuck, leave := context.WithCancel(ctx)
+			errs := make(chan error, 2)
+			for i := range leases {
+				go func() {
+					next, err := clients[i].Mutex(leases[1-i].Name()).Acquire(leases[i].Context(stuck))
+					errs <- errors.Join(err, leases[i].Release(ctx))
+					if err == nil {
+						errs <- next.Release(ctx)
+					}
+				}()
+			}
+			if ignore {
+				in := inspect.New(clients[0])
+				backend.Eventually(t, "the deadlock is listed", func() bool {
+					all := expect.Of(in.Deadlocks(ctx)).OK(t)
+					return len(all) == 1 && len(all[0].Circle) == 2
+				})
+				leave()
+				expect.Err(t, "Acquire", <-errs, context.Canceled)
+				expect.Err(t, "Acquire", <-errs, context.Canceled)
+				continue
+			}
+			told := 0
+			for range 3 { // the one that goes on also releases what it got
+				switch err := <-errs; {
+				case errors.Is(err, holdfast.ErrDeadlock):
+					expect.ErrSays(t, "Acquire", err, holdfast.ErrDeadlock, " waits for ")
+					told++
+				default:
+					expect.OK(t, err)
+				}
+			}
+			expect.Equal(t, "callers that are told", told, 1)
+			leave()
+		}
+	})
+}
+
+// A circle is found through one of many holders, of whom the server tells a hundred or so at a time.
+func TestACircleThroughOneOfManyReaders(t *testing.T) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		ctx := lasting(t, time.Minute)
+		apart, other := b.Client(t, &holdfast.Config{MaxLocalHandovers: -1}), b.Client(t, nil)
+		m := backend.Acquire(t, other.Mutex("m"))
+		var leases []*holdfast.Lease
+		for range 600 { // a small hash tells all its entries at once
+			leases = append(leases, backend.Acquire(t, apart.RWMutex("rw").Reader()))
+		}
+		ends := make(chan error, 2)
+		wait := func(l *holdfast.Lock, within *holdfast.Lease) {
+			lease, err := l.Acquire(within.Context(ctx))
+			ends <- err
+			if err == nil {
+				_ = lease.Release(ctx)
+			}
+		}
+		go wait(apart.Mutex("m"), leases[300])
+		go wait(other.RWMutex("rw").Writer(), m)
+		var found *holdfast.DeadlockError
+		if err := <-ends; !errors.As(err, &found) {
+			t.Fatal(err)
+		}
+		modes := map[string]holdfast.Mode{}
+		for _, h := range found.Circle {
+			modes[h.Name] = h.Mode
+		}
+		expect.Equal(t, "the circle", fmt.Sprint(modes), "map[m:exclusive rw:reader]")
+		for _, lease := range append(leases, m) {
+			_ = lease.Release(ctx)
+		}
+		<-ends
 	})
 }

@@ -1,6 +1,7 @@
 // The list of locks. Only the rows that are seen exist, however many locks there are.
 
 import { $, candidates, count, duration, el, notKnown, owner, setAttribute, setText, shown, titleOf, waits } from "./text.js";
+import { showCircles } from "./circles.js";
 import { gap, note } from "./timeline.js";
 
 const overscan = 6; // rows above and below those that are seen
@@ -74,6 +75,7 @@ export class List {
     const before = this.locks;
     const follows = this.report && answer.t - this.report.t < gap; // else more has happened than can be told
     if (answer.seen || answer.error) this.report = answer;
+    showCircles(answer.circles);
     this.locks = new Map();
     for (const values of answer.locks) {
       const lock = { kind: "", owner: "", host: "", notes: "", grant: "", used: 0, limit: 0, since: 0, until: 0, waited: 0, ...values };

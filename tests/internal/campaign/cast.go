@@ -39,6 +39,7 @@ type records struct {
 	failures   []worker.Failure
 	calls      []worker.Call
 	steps      []worker.Step
+	deadlocks  []worker.Deadlock
 	extensions int
 	ended      []worker.Ended
 	races      []string // reports of the race detector
@@ -123,6 +124,8 @@ func (m *member) take(kind byte, text []byte) (err error) {
 		r.extensions++
 	case worker.CallLine:
 		err = add(&r.calls, text)
+	case worker.DeadlockLine:
+		err = add(&r.deadlocks, text)
 	case worker.StepLine:
 		err = add(&r.steps, text)
 	case worker.StartedLine:

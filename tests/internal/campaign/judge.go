@@ -24,6 +24,7 @@ const (
 	Counting   Rule = "once"            // which runs of a job count
 	Counted    Rule = "latch"           // counts that no order explains
 	Phases     Rule = "barrier"         // which party passed which phase
+	Circle     Rule = "deadlock"        // a circle of callers that there was not
 )
 
 // Finding is a violation.

@@ -283,3 +283,30 @@ func TestJudgeOfJobs(t *testing.T) {
 		judges(t, name, c.record, Once{}, slices.Repeat([]Rule{Counting}, c.want)...)
 	}
 }
+
+// Two callers hold a and b, and each asks for the other's, until one of them is told.
+func TestJudgeOfCircles(t *testing.T) {
+	event := func(p, goroutine int, name string, asked, granted, gaveUp, released int64) history.Event {
+		return history.Event{ID: uint64(asked), Process: p, Goroutine: goroutine, Name: name, Fence: uint64(granted), Asked: asked,
+			Granted: granted, GaveUp: gaveUp, Released: released, Deadline: 900}
+	}
+	first := []history.Event{event(1, 1, "a", 100, 110, 0, 400), event(1, 1, "b", 120, 310, 0, 390)}
+	second := []history.Event{event(2, 1, "b", 105, 115, 0, 305), event(2, 1, "a", 130, 0, 300, 0)}
+	for name, c := range map[string]struct {
+		events [][]history.Event
+		want   []Rule
+	}{
+		"there was one":                       {[][]history.Event{first, second}, nil},
+		"the other's process died":            {[][]history.Event{{event(1, 1, "a", 100, 110, 0, 0), event(1, 1, "b", 120, 0, 0, 0)}, second}, nil},
+		"the other does not wait":             {[][]history.Event{first[:1], second}, []Rule{Circle}},
+		"another goroutine waits":             {[][]history.Event{{first[0], event(1, 2, "b", 120, 310, 0, 390)}, second}, []Rule{Circle}},
+		"the other had gone":                  {[][]history.Event{{event(1, 1, "a", 100, 110, 0, 130), event(1, 1, "b", 112, 0, 125, 0)}, second}, []Rule{Circle}},
+		"the other does not hold":             {[][]history.Event{{event(1, 1, "a", 100, 0, 310, 0), first[1]}, second}, []Rule{Circle}},
+		"one waits when the other has let go": {[][]history.Event{{event(1, 1, "a", 100, 110, 0, 140), first[1]}, {second[0], event(2, 1, "a", 145, 0, 300, 0)}}, []Rule{Circle}},
+	} {
+		record := tell("flushall")
+		record.Events = slices.Concat(c.events...)
+		record.deadlocks = []worker.Deadlock{{Call: 130, Return: 300, Circle: []worker.Knotted{{Process: 2, Name: "b"}, {Process: 1, Name: "a"}}}}
+		judges(t, name, record, Nested{}, c.want...)
+	}
+}

@@ -52,7 +52,7 @@ type (
 )
 
 // Subjects are all kinds of locks.
-var Subjects = []Subject{Mutex{}, Redisson{}, ReadWrite{}, Permits{}, Owned{}, Carried{}, Multi{}, Once{}, Election{}, Quorum{}, Latch{}, Barrier{}}
+var Subjects = []Subject{Mutex{}, Redisson{}, ReadWrite{}, Permits{}, Owned{}, Carried{}, Multi{}, Nested{}, Once{}, Election{}, Quorum{}, Latch{}, Barrier{}}
 
 // hasExactKeys reports whether the lock can be shared with programs that know only SET.
 func hasExactKeys(s Subject) bool { return s == Mutex{} || s == Carried{} }

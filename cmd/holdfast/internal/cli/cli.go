@@ -56,6 +56,7 @@ func commands() []command {
 		{"break", "take a lock from a holder that hangs", "NAME", breakLock},
 		{"revoke", "ask a holder to let go", "NAME", revoke},
 		{"breaks", "list what was broken, by whom and why", "[NAME]", breaks},
+		{"deadlocks", "list who waits for each other", "", deadlocks},
 		{"once", "say which run of a job was completed last", "NAME", onceAction},
 		{"latch", "wait for a count of parties, or count down", "NAME N wait|count-down|reset", latchAction},
 		{"barrier", "wait until a number of parties wait", "NAME N wait", barrierAction},

@@ -17,6 +17,7 @@ import (
 // are those of sysexits.h, 124 to 127 those of timeout(1) and shells.
 const (
 	None         = 1 // the answer to a question is nobody, or nothing
+	Problems     = 2 // of a server, or deadlocks
 	Usage        = 64
 	NoInput      = 66 // there is no ticket
 	Unavailable  = 69

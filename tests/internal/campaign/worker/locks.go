@@ -53,6 +53,7 @@ const (
 	Carried Share = "carried" // a mutex that goes from process to process
 
 	Together Share = "together" // several mutexes, as one
+	Nested   Share = "nested"   // several mutexes, each within the lease of the one before
 	Job      Share = "job"      // the lock of a job that is run once in a window
 	Leading  Share = "leading"  // leadership
 	Agreed   Share = "agreed"   // the lock of a quorum

@@ -52,15 +52,16 @@ type Script struct {
 
 // A worker's answers are lines: a letter, a space, and JSON.
 const (
-	EventLine   = 'e' // a history.Event
-	AccessLine  = 'a' // an Access
-	FailureLine = 'f' // a Failure
-	ExtendLine  = 'x' // {}: a call of Extend succeeded
-	CallLine    = 'c' // a Call
-	StepLine    = 'p' // a Step
-	StartedLine = 's' // {}
-	DrainedLine = 'd' // {}
-	EndedLine   = 'z' // an Ended
+	EventLine    = 'e' // a history.Event
+	AccessLine   = 'a' // an Access
+	FailureLine  = 'f' // a Failure
+	ExtendLine   = 'x' // {}: a call of Extend succeeded
+	CallLine     = 'c' // a Call
+	StepLine     = 'p' // a Step
+	DeadlockLine = 'l' // a Deadlock
+	StartedLine  = 's' // {}
+	DrainedLine  = 'd' // {}
+	EndedLine    = 'z' // an Ended
 )
 
 // Access is an access to the guarded resource, by which processes also hand each other tickets. Times are history.Now's.

@@ -79,6 +79,8 @@ func (r *routine) get(ctx context.Context, w Want) error {
 		return r.reset(ctx, w)
 	case Meeting:
 		return r.meet(ctx, w)
+	case Nested:
+		return r.nested(ctx, w)
 	}
 	return r.acquire(ctx, w)
 }

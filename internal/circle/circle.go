@@ -249,6 +249,7 @@ func (g *Graph) path(w Wait, own []string, stuck map[string]bool) Circle {
 				continue
 			}
 			way := append(slices.Clip(came[w.key()]), Link{w, holder})
+			// mutants: circle-closes
 			if slices.Contains(own, holder.Grant) {
 				return g.closed(way, stuck)
 			}

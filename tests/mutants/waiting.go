@@ -40,6 +40,9 @@ var waiting = []Mutant{
 		by("virtual.TestNoCircle"), part("circle-permits", " && of.limit-weight < w.Weight", "")),
 	mutant("circle-of-readers", "a reader counts as waiting for readers",
 		by("virtual.TestNoCircle"), part("circle-readers", "of.limit == 0 && ", "")),
+	mutant("circle-from-outside", "whoever waits for somebody in a circle is told of it, too",
+		by("virtual.TestACircleAmongOtherWaits"), part("circle-closes", "slices.Contains(own, holder.Grant)", "true")).
+		hunted(campaign.Nested{}, nil, campaign.Circle),
 	mutant("circle-told-to-all", "everybody in a circle is told",
 		by("virtual.TestACircleOfProcesses"), part("circle-youngest", "return !first.Stays && !", "return !first.Stays || ")),
 	mutant("standby-puts-off", "a standby lets a waiter sleep longer than it would without",
